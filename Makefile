@@ -1,0 +1,28 @@
+# Every target sets its own environment up in .venv; a second call starts at once.
+PYTHON ?= python3
+PY := .venv/bin/python
+
+.PHONY: run test soak bench lint clean
+run: .venv/.ready  ## AR against RECAP and Token Recycling on the bundled model
+	$(PY) run.py model=tiny_qwen bench=synthetic method=recap 'versus=[token_recycling,token_recycling_seeded]' limit=32
+
+test: .venv/.ready  ## the test suite
+	$(PY) -m pytest
+
+soak: .venv/.ready  ## the long counts behind the short tests
+	RECAP_SOAK=1 $(PY) -m pytest
+
+bench: .venv/.ready  ## what drafting and observing cost
+	$(PY) scripts/bench.py
+
+lint: .venv/.ready
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+.venv/.ready: pyproject.toml constraints.txt
+	test -x $(PY) || $(PYTHON) -m venv .venv
+	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv results/local .pytest_cache .hypothesis .ruff_cache

@@ -1,0 +1,1 @@
+"""Reads records only: metrics, intervals, tables. No torch."""

@@ -1,0 +1,181 @@
+"""Verbatim continuations: a suffix automaton over the text of one request (method: suffix insertion).
+
+Placeholders break the text into segments, so that no match spans one; the automaton is then a generalised one. Each
+state keeps the end of its first occurrence. Every history token is fed exactly once, the root included: feeding the
+root a second time would collapse every match to length 1.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from recap.memory import EMPTY, KEY_BITS, find_slot
+from recap.types import SOURCES
+
+NONE = -1
+STATES, EDGES, LAST = 0, 1, 2
+SUFFIX = SOURCES["suffix"]
+
+
+class Automaton(NamedTuple):
+    """States with suffix links; edges in one hash table, chained per state so that a clone can copy them."""
+
+    length: NDArray[np.int32]  # [2n] longest string of the state
+    link: NDArray[np.int32]  # [2n] suffix link
+    first: NDArray[np.int32]  # [2n] end position of its first occurrence
+    head: NDArray[np.int32]  # [2n] first edge of the state
+    edge_token: NDArray[np.int64]  # [4n]
+    edge_next: NDArray[np.int32]  # [4n]
+    keys: NDArray[np.int64]  # hash table: (state, token)
+    target: NDArray[np.int32]  # ... -> state
+    used: NDArray[np.int64]  # [3] states, edges, state of the current segment's end
+
+
+def new_automaton(tokens: int) -> Automaton:
+    """An empty automaton with room for a text of `tokens` tokens (at most 2n states and 3n edges, a known bound)."""
+    states, edges = 2 * tokens + 2, 4 * tokens + 4
+    slots = 1 << int(2 * edges - 1).bit_length()
+    automaton = Automaton(
+        np.zeros(states, np.int32), np.zeros(states, np.int32), np.zeros(states, np.int32), np.zeros(states, np.int32),
+        np.zeros(edges, np.int64), np.zeros(edges, np.int32),
+        np.full(slots, EMPTY, np.int64), np.zeros(slots, np.int32), np.zeros(3, np.int64),
+    )  # fmt: skip
+    _new_state(automaton, 0, NONE)
+    return automaton
+
+
+@njit(cache=True)
+def extend(automaton, text, start, end):
+    """Feed text[start:end]; -1 ends a segment."""
+    for position in range(start, end):
+        _extend(automaton, text[position], position)
+
+
+@njit(cache=True)
+def longest_match(automaton, position):
+    """(length, end) of the longest suffix of the text up to `position` that also occurred earlier, first occurrence.
+
+    (0, -1) where there is none.
+    """
+    state = automaton.used[LAST]
+    if state != 0 and automaton.first[state] == position:  # made by this very token: its link has occurred before
+        state = automaton.link[state]
+    if state == 0:
+        return 0, -1
+    return automaton.length[state], automaton.first[state]
+
+
+@njit(cache=True)
+def insert_continuation(text, size, end, most, shape, root, work, nodes):
+    """Insert the tokens that follow position `end` as a path from the root of a packed draft of `nodes` nodes.
+
+    Equal children are reused, missing nodes stand last, in path order; returns the new number of nodes.
+    """
+    at = -1
+    depth = 0
+    while depth < min(most, shape.depth) and end + 1 + depth < size:
+        token = text[end + 1 + depth]
+        if token < 0 or (shape.edge_guard and _repeats(work, root, at, token)):
+            break
+        child = NONE
+        for i in range(nodes):
+            if work.parents[i] == at and work.tokens[i] == token:
+                child = i
+                break
+        if child == NONE:
+            child = nodes
+            nodes += 1
+            work.tokens[child] = token
+            work.parents[child] = at
+            work.sources[child] = 0
+        work.sources[child] |= SUFFIX
+        at = child
+        depth += 1
+    return nodes
+
+
+@njit(cache=True)
+def _repeats(work, root, at, token):
+    """The edge guard on a packed draft, where -1 is the root."""
+    start = root if at < 0 else work.tokens[at]
+    while at >= 0:
+        above = root if work.parents[at] < 0 else work.tokens[work.parents[at]]
+        if work.tokens[at] == token and above == start:
+            return True
+        at = work.parents[at]
+    return False
+
+
+@njit(cache=True)
+def _extend(automaton, token, position):
+    used, length, link = automaton.used, automaton.length, automaton.link
+    if token < 0:
+        used[LAST] = 0
+        return
+    p = used[LAST]
+    q = _follow(automaton, p, token)
+    if q != NONE:  # a new segment that repeats an earlier one
+        used[LAST] = q if length[q] == length[p] + 1 else _clone(automaton, p, q, token)
+        return
+    state = _new_state(automaton, length[p] + 1, position)
+    while p != NONE and _follow(automaton, p, token) == NONE:
+        _set_edge(automaton, p, token, state)
+        p = link[p]
+    if p == NONE:
+        link[state] = 0
+    else:
+        q = _follow(automaton, p, token)
+        link[state] = q if length[q] == length[p] + 1 else _clone(automaton, p, q, token)
+    used[LAST] = state
+
+
+@njit(cache=True)
+def _clone(automaton, p, q, token):
+    """Split off the strings of q that are no longer than p's plus one token."""
+    link = automaton.link
+    clone = _new_state(automaton, automaton.length[p] + 1, automaton.first[q])
+    edge = automaton.head[q]
+    while edge != NONE:
+        label = automaton.edge_token[edge]
+        _set_edge(automaton, clone, label, _follow(automaton, q, label))
+        edge = automaton.edge_next[edge]
+    link[clone] = link[q]
+    link[q] = clone
+    while p != NONE and _follow(automaton, p, token) == q:
+        _set_edge(automaton, p, token, clone)
+        p = link[p]
+    return clone
+
+
+@njit(cache=True)
+def _new_state(automaton, length, first):
+    state = automaton.used[STATES]
+    automaton.used[STATES] += 1
+    automaton.length[state] = length
+    automaton.link[state] = NONE
+    automaton.first[state] = first
+    automaton.head[state] = NONE
+    return state
+
+
+@njit(cache=True)
+def _follow(automaton, state, token):
+    key = (np.int64(state) << KEY_BITS) | token
+    slot = find_slot(automaton.keys, key)
+    return np.int64(automaton.target[slot]) if automaton.keys[slot] == key else np.int64(NONE)
+
+
+@njit(cache=True)
+def _set_edge(automaton, state, token, target):
+    key = (np.int64(state) << KEY_BITS) | token
+    slot = find_slot(automaton.keys, key)
+    if automaton.keys[slot] == EMPTY:
+        edge = automaton.used[EDGES]
+        automaton.used[EDGES] += 1
+        automaton.keys[slot] = key
+        automaton.edge_token[edge] = token
+        automaton.edge_next[edge] = automaton.head[state]
+        automaton.head[state] = edge
+    automaton.target[slot] = target

@@ -1,0 +1,42 @@
+"""Measure a decoding method against plain decoding: python run.py model=tiny_qwen bench=synthetic method=recap"""
+
+import os
+import sys
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from runners.config import explain
+
+
+@hydra.main(config_path="conf", config_name="config", version_base="1.3")
+def main(config: DictConfig) -> None:
+    """Compose the cell and run it."""
+    from runners.cell import Cell, run  # after the config is known to be sound: loading torch takes seconds
+
+    try:
+        choices = HydraConfig.get().runtime.choices
+        methods = {choices["method"]: config.method}
+        for name in config.versus:
+            methods[name] = hydra.compose("config", overrides=[f"method={name}"]).method
+        plain = {name: OmegaConf.to_container(section, resolve=True) for name, section in methods.items()}
+        names = {group: choices[group] for group in ("model", "bench")}
+        sys.exit(run(Cell(OmegaConf.to_container(config, resolve=True), names, plain)))
+    except (ValueError, FloatingPointError, HydraException) as error:
+        refuse(error)
+
+
+def refuse(error: Exception) -> None:
+    """Bad input ends in one line, not in a trace."""
+    print(f"error: {explain(error, sys.argv[1:])}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # composition errors are raised to us, not printed
+    try:
+        main()
+    except HydraException as error:
+        refuse(error)

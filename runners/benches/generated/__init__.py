@@ -1,0 +1,1 @@
+"""Pictures and talk of `bench=synthetic`: facts, drawing, questions and answers."""

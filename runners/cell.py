@@ -1,0 +1,175 @@
+"""One cell: a model, a benchmark, a method and those it is compared with, each against the same AR run."""
+
+import importlib.metadata
+import platform
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from tqdm import tqdm
+
+from analysis.load import load
+from analysis.summary import summarise, table
+from baselines.autoregressive import Autoregressive
+from recap.drafter import Drafter
+from recap.types import Limits
+from runners.benches.base import Bench
+from runners.benches.synthetic import Synthetic
+from runners.config import build, content_hash
+from runners.models import Model
+from runners.pair import AR, Pairing, RowError, warm_up
+from runners.peer import Peer
+from runners.records import Folder
+
+WARM_UP_ROWS = 3
+WARM_UP_TOKENS = 32
+HASHED = ("model", "bench", "max_new_tokens", "seed", "dtype", "device", "engine", "ar_logits")
+OK, DIFFERS = 0, 3  # exit codes
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What to run. names: the choices 'model' and 'bench'; methods: config sections by name, the asked-for one first."""
+
+    config: dict[str, Any]
+    names: dict[str, str]
+    methods: dict[str, dict[str, Any]]
+
+    def folder(self, method: str) -> Path:
+        """Named by content: everything that changes a method's results, so not `limit`, `out` or its company."""
+        key = content_hash({k: self.config[k] for k in HASHED} | {"method": self.methods[method]})
+        return Path(self.config["out"]) / self.names["model"] / self.names["bench"] / f"{method}-{key}"
+
+
+def run(cell: Cell) -> int:
+    """Run it; returns the process's exit code.
+
+    Raises ValueError naming the config key for what cannot be run, before weights load wherever that is possible.
+    """
+    config = cell.config
+    check(config)
+    bench: Bench = build(config["bench"], "bench", seed=config["seed"])
+    drafters: dict[str, Drafter] = {AR: Autoregressive(config["ar_logits"])}
+    for place, (name, section) in enumerate(cell.methods.items()):
+        drafters[name] = build(section, f"versus.{name}" if place else "method")
+    model: Model = build(config["model"], "model", dtype=config["dtype"], device=config["device"])
+    folders = {name: Folder(cell.folder(name), config["trace"]) for name in cell.methods}
+    for name, folder in folders.items():
+        folder.write("config.yaml", _yaml(config | {"method": cell.methods[name]}))
+        folder.status("running")
+    try:
+        summaries = _measure(cell, model, bench, drafters, folders)
+    except BaseException as error:  # a killed run must not look like a running one
+        for folder in folders.values():
+            folder.status("failed", f"{type(error).__name__}: {error}")
+        raise
+    _report(summaries, folders)
+    return OK if all(s["verdict"]["equal"] == s["turns"] for s in summaries) else DIFFERS
+
+
+def check(config: dict[str, Any]) -> None:
+    """Refuse, by key, what no drafter here can do losslessly or at all."""
+    if config["temperature"] != 0:
+        raise ValueError(f"temperature={config['temperature']}: decoding is greedy; only temperature=0 is lossless here")
+    if config["batch_size"] != 1:
+        raise ValueError(f"batch_size={config['batch_size']}: one request at a time; only batch_size=1 is supported")
+    if config["engine"] != "eager":
+        raise ValueError(f"engine={config['engine']}: choose eager")
+    Limits(config["max_new_tokens"])
+    for key in ("limit", "generate_check"):
+        if config[key] is not None and (type(config[key]) is not int or config[key] < (key == "limit")):
+            raise ValueError(f"{key}={config[key]}: expected a number of inputs")
+
+
+def _measure(
+    cell: Cell, model: Model, bench: Bench, drafters: dict[str, Drafter], folders: dict[str, Folder]
+) -> list[dict]:
+    config = cell.config
+    limits = Limits(config["max_new_tokens"], model.stop_ids)
+    contract = model.contract(limits, config["engine"], config["ar_logits"])
+    warm = Synthetic(part="warmup")
+    warm_up(Pairing(model, warm, drafters, Limits(WARM_UP_TOKENS, model.stop_ids), contract), warm, WARM_UP_ROWS)
+    pairing = Pairing(model, bench, drafters, limits, contract)
+    total = min(len(bench), config["limit"] or len(bench))
+    checked = _spread(total, config["generate_check"])
+    excluded: list[str] = []
+    peers: list[Peer] = []
+    for index, row in enumerate(tqdm(bench.rows(total), total=total, desc=bench.name, unit="input")):
+        try:
+            turns = list(pairing.row(index, row, with_peer=index in checked))
+        except RowError as error:
+            excluded.append(str(error))
+            tqdm.write(f"left out: {error}")
+            continue
+        for turn in turns:
+            for name, folder in folders.items():
+                folder.add(turn.records[name], turn.outputs[name])
+        peers += [turn.peer for turn in turns if turn.peer is not None]
+    if len(excluded) == total:
+        raise ValueError(f"not one of {total} inputs could be run; the first: {excluded[0]}")
+    shared = {
+        "model": cell.names["model"],
+        "bench": cell.names["bench"],
+        "ablation": None,
+        "contract": asdict(contract) | {"hash": contract.hash()},
+        "ignored_processors": model.ignored_processors(),
+        "excluded": excluded,
+        "generate": _peer_summary(peers),
+        "versions": _versions(),
+    }
+    return [_finish(folder, name, drafters[name], shared) for name, folder in folders.items()]
+
+
+def _finish(folder: Folder, name: str, drafter: Drafter, shared: dict) -> dict:
+    folder.close()
+    summary = {"method": name, "memory": drafter.memory()} | shared | summarise(load(folder.path))
+    if shared["excluded"]:
+        summary["alarms"].append(f"{len(shared['excluded'])} inputs left out on both sides")
+    folder.write("summary.json", summary)
+    folder.status("ok")
+    return summary
+
+
+def _report(summaries: list[dict], folders: dict[str, Folder]) -> None:
+    first = summaries[0]
+    print(f"\n{first['model']} on {first['bench']}: {first['n']} inputs, {first['turns']} requests, speedups over AR")
+    print(table(summaries))
+    if first["generate"] is not None:
+        peer = first["generate"]
+        print(
+            f"AR against transformers' own generate on {peer['requests']} of these requests: "
+            f"{peer['ar_ms_per_token']:.2f} against {peer['ms_per_token']:.2f} ms/token, {peer['equal']} equal"
+        )
+    for summary in summaries:
+        for alarm in summary["alarms"]:
+            print(f"alarm, {summary['method']}: {alarm}")
+    for folder in folders.values():
+        print(folder.path)
+
+
+def _spread(total: int, count: int) -> set[int]:
+    """`count` indices spread evenly over `total`."""
+    return {total * k // count for k in range(count)} if count else set()
+
+
+def _peer_summary(peers: list[Peer]) -> dict | None:
+    known = [peer for peer in peers if peer.tokens > 1]
+    tokens = sum(peer.tokens - 1 for peer in known)
+    if not tokens:
+        return None
+    return {
+        "requests": len(known),
+        "equal": sum(peer.equal for peer in known),
+        "ms_per_token": sum(peer.decode_ns for peer in known) / 1e6 / tokens,
+        "ar_ms_per_token": sum(peer.ar_decode_ns for peer in known) / 1e6 / tokens,
+    }
+
+
+def _versions() -> dict[str, str]:
+    packages = {name: importlib.metadata.version(name) for name in ("torch", "transformers", "numpy", "numba")}
+    return packages | {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+
+
+def _yaml(config: dict) -> str:
+    return OmegaConf.to_yaml(OmegaConf.create(config))

@@ -1,0 +1,78 @@
+"""From config sections to objects, with errors that name the key and the legal ones.
+
+A section is a `_target_` and its constructor's arguments: the constructor's signature is the schema.
+"""
+
+import difflib
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from recap.options import check_options
+
+ROOT = Path(__file__).parent.parent
+
+
+def build(section: Mapping[str, Any], key: str, **extra: Any) -> Any:
+    """Construct `section['_target_']` with the section's other entries; `key` is the section's name in the config.
+
+    Raises ValueError naming `key.entry` for an unknown entry, an illegal choice or a target that cannot be imported.
+    """
+    arguments = {name: value for name, value in section.items() if name != "_target_"}
+    cls = _find(section.get("_target_"), key)
+    parameters = {name: p for name, p in inspect.signature(cls).parameters.items() if name not in extra}
+    for name in arguments:
+        if name not in parameters:
+            raise ValueError(f"{key}.{name}: no such key; {_legal(name, parameters)}")
+    check_options(cls.__init__, arguments, key)
+    missing = [n for n, p in parameters.items() if p.default is p.empty and n not in arguments]
+    if missing:
+        raise ValueError(f"{key}.{missing[0]}: a value is needed")
+    return cls(**arguments, **extra)
+
+
+def content_hash(content: Mapping[str, Any]) -> str:
+    """Eight hex digits that name a cell by its options."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def explain(error: Exception, overrides: Sequence[str]) -> str:
+    """The error in a few words; where Hydra met an unknown key, with the legal ones of its section."""
+    message = str(error).strip()
+    unknown = re.match(r"Could not override '([\w.@/]+)'", message)
+    if unknown is None:
+        return message.split("\nConfig search path")[0]
+    name = unknown.group(1)
+    rest = [o for o in overrides if "=" in o and not o.lstrip("+~").startswith(name + "=")]
+    try:
+        with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            config = hydra.compose("config", overrides=rest)
+    except HydraException:
+        return message
+    section, _, last = name.rpartition(".")
+    node = OmegaConf.select(config, section) if section else config
+    return f"{name}: no such key; {_legal(last, node)}" if isinstance(node, DictConfig) else message
+
+
+def _legal(name: str, known) -> str:
+    names = [str(k) for k in known if k not in ("_target_", "self")]
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"{hint}legal: {', '.join(sorted(names)) or 'none'}"
+
+
+def _find(target: str | None, key: str) -> Any:
+    module, _, name = str(target or "").rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"{key}._target_={target}: cannot be imported ({error})") from None

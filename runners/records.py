@@ -1,0 +1,135 @@
+"""What a run leaves behind: records.jsonl (one line a request), steps.jsonl, summary.json, status.json, config.yaml.
+
+Integers are stored; every ratio is derived in analysis/. Records are written under a temporary name and get their own
+when the cell is complete, so a killed run leaves nothing that could be counted.
+"""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from recap.types import Output, Request
+from runners.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One decoding of one request.
+
+    tokens     emitted ids
+    nodes, agreed, accepted, committed   a number a step: drafted nodes, nodes that agreed before the cut, accepted
+               nodes after it, emitted tokens
+    sources    source bits of every accepted node, step by step, depth by depth
+    place      position in the rotation: 0 ran first
+    phases_ns  nanoseconds by phase; their sum is the window
+    score      quality in [0, 1], None without a reference
+    """
+
+    tokens: list[int]
+    nodes: list[int]
+    agreed: list[int]
+    accepted: list[int]
+    committed: list[int]
+    sources: list[int]
+    place: int
+    phases_ns: dict[str, int]
+    score: float | None
+
+    @staticmethod
+    def of(output: Output, place: int, phases_ns: dict[str, int], score: float | None) -> "Side":
+        """The record of an output."""
+        steps = output.steps
+        return Side(
+            tokens=output.tokens.tolist(),
+            nodes=[len(step.draft) for step in steps],
+            agreed=[step.agreed for step in steps],
+            accepted=[len(step.path) for step in steps],
+            committed=[len(step.committed) for step in steps],
+            sources=[int(bits) for step in steps for bits in step.draft.sources[step.path]],
+            place=place,
+            phases_ns=phases_ns,
+            score=score,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One request, decoded by AR and by a method back to back."""
+
+    index: int
+    row: str
+    turn: int
+    category: str
+    contract: str
+    prompt: str
+    images: str
+    prompt_tokens: int
+    visual_tokens: int
+    verdict: Verdict
+    ar: Side
+    method: Side
+
+
+class Folder:
+    """The folder of one cell."""
+
+    def __init__(self, path: Path, trace: bool) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"out={path}: the folder cannot be made: {error.strerror}; choose another with out=") from None
+        self._records = (path / "records.jsonl.part").open("w")
+        self._steps = (path / "steps.jsonl.part").open("w") if trace else None
+        for name in ("records.jsonl", "steps.jsonl", "summary.json"):  # of an earlier run of this cell
+            (path / name).unlink(missing_ok=True)
+
+    def add(self, record: Record, output: Output) -> None:
+        """Append one request's record, and its steps when traced."""
+        self._records.write(json.dumps(asdict(record)) + "\n")
+        self._records.flush()
+        if self._steps is not None:
+            for line in _step_lines(record, output):
+                self._steps.write(json.dumps(line) + "\n")
+
+    def close(self) -> None:
+        """All requests are in: the files get their names."""
+        for file in (self._records, self._steps):
+            if file is not None:
+                file.close()
+                os.replace(file.name, file.name.removesuffix(".part"))
+
+    def write(self, name: str, content: dict | str) -> None:
+        """Write a small file whole or not at all."""
+        text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
+        part = self.path / f"{name}.part"
+        part.write_text(text)
+        os.replace(part, self.path / name)
+
+    def status(self, state: str, error: str = "") -> None:
+        """state: 'running', 'ok' or 'failed'."""
+        content = {"state": state, "error": error, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        self.write("status.json", content | {"host": platform.node(), "pid": os.getpid()})
+
+
+def visual_tokens(request: Request) -> int:
+    """Prompt ids that stand for image features."""
+    return int((request.masked() < 0).sum())
+
+
+def _step_lines(record: Record, output: Output) -> Iterable[dict]:
+    for number, step in enumerate(output.steps):
+        yield {
+            "row": record.row,
+            "turn": record.turn,
+            "step": number,
+            "tokens": step.draft.tokens.tolist(),
+            "parents": step.draft.parents.tolist(),
+            "sources": step.draft.sources.tolist(),
+            "path": step.path.tolist(),
+            "committed": step.committed.tolist(),
+        }

@@ -1,0 +1,1 @@
+"""Training of the two bundled models: tokeniser, architectures, batches, optimiser, evaluation, card."""
