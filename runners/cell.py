@@ -54,6 +54,7 @@ def run(cell: Cell) -> int:
     for place, (name, section) in enumerate(cell.methods.items()):
         drafters[name] = build(section, f"versus.{name}" if place else "method")
     model: Model = build(config["model"], "model", dtype=config["dtype"], device=config["device"])
+    model.check(Limits(config["max_new_tokens"]))
     folders = {name: Folder(cell.folder(name), config["trace"]) for name in cell.methods}
     for name, folder in folders.items():
         folder.write("config.yaml", _yaml(config | {"method": cell.methods[name]}))

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoProcessor
 from transformers.utils import is_torchvision_available
 
 from recap.api import own_stop_ids
-from recap.targets import FAMILIES, target_for
+from recap.targets import supported, target_for
 from recap.types import Limits, Request
 from runners.contract import Contract
 
@@ -62,6 +62,12 @@ class Model:
         """What the model's own processor makes of a chat and its images."""
         text = self.processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         return dict(self.processor(text=[text], images=list(images) or None, return_tensors="pt"))
+
+    def check(self, limits: Limits) -> None:
+        """Refuse a cap that no prompt could reach."""
+        positions = self.target.text.max_position_embeddings
+        if limits.max_new_tokens >= positions:
+            raise ValueError(f"max_new_tokens={limits.max_new_tokens}: the model has {positions} positions")
 
     def request(self, inputs: dict[str, Any], limits: Limits) -> Request:
         """The request of such inputs, on the model's device."""
@@ -120,7 +126,7 @@ def _model_class(source: str, where: dict) -> type:
             "without network, point model.path at a local copy"
         ) from None
     name = (config.architectures or ["none"])[0]
-    known = [cls for family in FAMILIES for cls in family.classes]
+    known = sorted(supported())
     if name not in known:
         raise ValueError(f"model.path={source}: model class {name} is not supported; supported: {', '.join(known)}")
     return getattr(transformers, name)

@@ -57,12 +57,12 @@ def shown(draft: Draft) -> tuple[list[int], list[int]]:
     return draft.tokens.tolist(), draft.parents.tolist()
 
 
-def observed(drafter: Drafter, ids: Sequence[Sequence[int]], room: int = 50) -> Draft:
+def observed(drafter: Drafter, ids: Sequence[Sequence[int]]) -> Draft:
     """One step against rows of these ids, the rest of them the highest ids there are; returns the draft."""
-    draft = drafter.propose(room)
+    draft = drafter.propose(50)
     rest = list(range(VOCAB - 1, VOCAB - 1 - drafter.top_k, -1))
     rows = rows_of([*ids, *[rest] * (len(draft) + 1 - len(ids))])
-    drafter.observe(rows, accept(draft, rows, np.empty(0, np.int64), room))
+    drafter.observe(rows, accept(draft, rows, np.empty(0, np.int64), 50))
     return draft
 
 

@@ -1,5 +1,7 @@
 """Recap as a whole: node by node equal to its reference, its lifetimes, and what it refuses."""
 
+from inspect import signature
+
 import pytest
 from hypothesis import given
 
@@ -69,23 +71,23 @@ def test_the_drafts_a_generation_reports_are_those_that_were_verified(predict, s
 
 
 def test_the_defaults_are_the_paper_preset():
-    assert Recap.__init__.__defaults__ == (
-        8,
-        63,
-        10,
-        8,
-        4,
-        "unigram",
-        "stream",
-        "evaluated",
-        "mixture",
-        True,
-        "specificity",
-        "rank",
-        "best_first",
-        "authors",
-        True,
-    )
+    assert {name: switch.default for name, switch in signature(Recap).parameters.items()} == {
+        "top_k": 8,
+        "budget": 63,
+        "depth": 10,
+        "width": 8,
+        "suffix": 4,
+        "prefill": "unigram",
+        "m1": "stream",
+        "learn": "evaluated",
+        "fusion": "mixture",
+        "confidence": True,
+        "priors": "specificity",
+        "prior_index": "rank",
+        "expansion": "best_first",
+        "depth_factor": "authors",
+        "edge_guard": True,
+    }
 
 
 def test_an_empty_memory_and_no_repeat_give_the_root_alone():

@@ -99,8 +99,9 @@ def test_a_token_at_two_nodes_gets_the_row_of_one_in_layer_order(duplicates, win
     above, below = (node for node, token in enumerate(tokens) if token == 6)
     assert (depths(parents)[above], depths(parents)[below]) == (1, 2)
     ids = [row(5)] * (len(tokens) + 1)
-    ids[0], ids[above + 1], ids[below + 1] = row(6), row(1, 2), row(3, 4)
-    observed(method, ids, room=1)  # commits 6
+    ids[0], ids[above + 1], ids[below + 1] = row(9), row(1, 2), row(3, 4)
+    observed(method, ids)  # 9 is the new root
+    observed(method, [row(6)])
     assert method.propose(50).tokens[:2].tolist() == winner
 
 
@@ -110,8 +111,9 @@ def test_layer_order_is_not_packed_order():
     deep, shallow = (node for node, token in enumerate(tokens) if token == 7)
     assert (depths(parents)[deep], depths(parents)[shallow]) == (2, 1)
     ids = [row(5)] * (len(tokens) + 1)
-    ids[0], ids[deep + 1], ids[shallow + 1] = row(7), row(1, 2), row(3, 4)
-    observed(method, ids, room=1)  # commits 7
+    ids[0], ids[deep + 1], ids[shallow + 1] = row(9), row(1, 2), row(3, 4)
+    observed(method, ids)  # 9 is the new root
+    observed(method, [row(7)])
     assert method.propose(50).tokens[:2].tolist() == [1, 2]  # the deeper one is the last in layer order
 
 

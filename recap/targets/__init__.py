@@ -1,23 +1,31 @@
-"""The model families; the only place in recap/ that knows transformers."""
+"""The model families; the only place in recap/ that knows transformers.
+
+A family is a file here with a subclass of `TreeTarget` that names its transformers classes; it is found by itself.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
 
 from recap.targets.base import TreeTarget, check_rollback
-from recap.targets.causal_lm import CausalLm
-from recap.targets.llava import LlavaNext
-from recap.targets.qwen import Qwen25Vl
 
-FAMILIES: tuple[type[TreeTarget], ...] = (Qwen25Vl, LlavaNext, CausalLm)
+for _module in iter_modules(__path__, f"{__name__}."):
+    import_module(_module.name)
 
-__all__ = ["FAMILIES", "TreeTarget", "target_for"]
+__all__ = ["TreeTarget", "supported", "target_for"]
+
+
+def supported() -> dict[str, type[TreeTarget]]:
+    """The family of every supported transformers class, by its name."""
+    return {name: family for family in TreeTarget.__subclasses__() for name in family.classes}
 
 
 def target_for(model) -> TreeTarget:
     """The target of a loaded transformers model, by its class; ValueError names what is supported."""
     name = type(model).__name__
-    for family in FAMILIES:
-        if name in family.classes:
-            return family(model)
-    text = getattr(model, "config", None)
-    if text is not None:
-        check_rollback(name, text.get_text_config())  # the more telling error, where it applies
-    known = ", ".join(cls for family in FAMILIES for cls in family.classes)
-    raise ValueError(f"model class {name} is not supported; supported: {known}")
+    families = supported()
+    if name in families:
+        return families[name](model)
+    config = getattr(model, "config", None)
+    if config is not None:
+        check_rollback(name, config.get_text_config())  # the more telling error, where it applies
+    raise ValueError(f"model class {name} is not supported; supported: {', '.join(sorted(families))}")

@@ -1,0 +1,37 @@
+"""On the bundled models, in float32, every method emits AR's ids."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from baselines.autoregressive import Autoregressive
+from baselines.token_recycling import TokenRecycling
+from recap import Limits, Recap
+from recap.decode import generate
+from runners.benches.synthetic import Synthetic
+from runners.models import Model
+
+INPUTS = 200 if os.environ.get("RECAP_SOAK") == "1" else 20
+METHODS = {
+    "recap": Recap,
+    "recap, everything seeded": lambda: Recap(prefill="all"),
+    "recap, fixed tree": lambda: Recap(expansion="fixed"),
+    "token recycling": TokenRecycling,
+    "token recycling, seeded": lambda: TokenRecycling(prefill="unigram"),
+}
+
+
+@pytest.mark.parametrize("name", ["tiny_qwen", "tiny_llava"])
+def test_every_method_emits_ars_ids(name):
+    model = Model(str(Path("assets") / name))
+    limits = Limits(200, model.stop_ids)
+    bench = Synthetic(n=INPUTS)
+    drafters = {label: make() for label, make in METHODS.items()}
+    for row in bench.rows():
+        inputs = model.inputs(bench.messages(row, 0, [], 1), row.open_images())
+        request = model.request(inputs, limits)
+        expected = generate(model.target, Autoregressive(), request, limits).tokens.tolist()
+        for label, drafter in drafters.items():
+            found = generate(model.target, drafter, request, limits).tokens.tolist()
+            assert found == expected, f"{label} differs on {row.id}"
