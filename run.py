@@ -1,6 +1,7 @@
 """Measure a decoding method against plain decoding: python run.py model=tiny_qwen bench=synthetic method=recap"""
 
 import os
+import shlex
 import sys
 
 import hydra
@@ -23,7 +24,8 @@ def main(config: DictConfig) -> None:
             methods[name] = hydra.compose("config", overrides=[f"method={name}"]).method
         plain = {name: OmegaConf.to_container(section, resolve=True) for name, section in methods.items()}
         names = {group: choices[group] for group in ("model", "bench")}
-        sys.exit(run(Cell(OmegaConf.to_container(config, resolve=True), names, plain)))
+        command = shlex.join(["python", "run.py", *sys.argv[1:]])
+        sys.exit(run(Cell(OmegaConf.to_container(config, resolve=True), names, plain, command)))
     except (ValueError, FloatingPointError, HydraException) as error:
         refuse(error)
 

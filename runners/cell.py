@@ -30,11 +30,17 @@ OK, DIFFERS = 0, 3  # exit codes
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What to run. names: the choices 'model' and 'bench'; methods: config sections by name, the asked-for one first."""
+    """What to run.
+
+    names    the choices 'model' and 'bench'
+    methods  config sections by name, the asked-for one first
+    command  as typed, for the record
+    """
 
     config: dict[str, Any]
     names: dict[str, str]
     methods: dict[str, dict[str, Any]]
+    command: str = ""
 
     def folder(self, method: str) -> Path:
         """Named by content: everything that changes a method's results, so not `limit`, `out` or its company."""
@@ -110,6 +116,7 @@ def _measure(
     if len(excluded) == total:
         raise ValueError(f"not one of {total} inputs could be run; the first: {excluded[0]}")
     shared = {
+        "command": cell.command,
         "model": cell.names["model"],
         "bench": cell.names["bench"],
         "ablation": None,
