@@ -95,7 +95,7 @@ def _measure(
     config = cell.config
     limits = Limits(config["max_new_tokens"], model.stop_ids)
     contract = model.contract(limits, config["engine"], config["ar_logits"])
-    warm = Synthetic(part="warmup")
+    warm = Synthetic(part="warmup", pictures=model.reads_images)
     warm_up(Pairing(model, warm, drafters, Limits(WARM_UP_TOKENS, model.stop_ids), contract), warm, WARM_UP_ROWS)
     pairing = Pairing(model, bench, drafters, limits, contract)
     total = min(len(bench), config["limit"] or len(bench))

@@ -25,6 +25,9 @@ class Model:
 
     path      folder of a checkpoint (relative to the project or absolute), or a hub id
     revision  pinned revision of a hub id
+    made_by   the command that makes a folder that is not there yet, for the error that says so
+
+    A text-only model's processor is its tokenizer.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class Model:
         attention: str = "sdpa",
         dtype: str = "float32",
         device: str = "cpu",
+        made_by: str | None = None,
     ) -> None:
         if dtype not in DTYPES:
             raise ValueError(f"dtype={dtype}: choose one of {', '.join(DTYPES)}")
@@ -43,7 +47,7 @@ class Model:
             raise ValueError(f"device={device}: not a torch device; try cpu or cuda") from None
         if place.type == "cuda" and not torch.cuda.is_available():
             raise ValueError(f"device={device}: torch sees no CUDA device here; try device=cpu")
-        source = _locate(path)
+        source = _locate(path, made_by)
         where = {"revision": revision} if revision else {}
         cls = _model_class(source, where)
         _allow_image_only_processors()
@@ -56,10 +60,17 @@ class Model:
         self.target = target_for(self.model)
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         self.stop_ids = own_stop_ids(self.model)
+        self.reads_images = self.target.vision is not None
         self._name, self._revision, self._attention, self._dtype = path, revision or "", attention, dtype
 
     def inputs(self, messages: Sequence[dict], images: Sequence[Image.Image]) -> dict[str, Any]:
         """What the model's own processor makes of a chat and its images."""
+        if not self.reads_images:
+            if images:
+                name = type(self.model).__name__
+                raise ValueError(f"model.path={self._name}: {name} reads no images; try bench=text")
+            chat = [message | {"content": "".join(p["text"] for p in message["content"])} for message in messages]
+            return dict(self.processor.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt"))
         text = self.processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         return dict(self.processor(text=[text], images=list(images) or None, return_tensors="pt"))
 
@@ -106,13 +117,14 @@ class Model:
         return {k: v for k, passive in neutral.items() if (v := getattr(config, k, None)) not in passive}
 
 
-def _locate(path: str) -> str:
+def _locate(path: str, made_by: str | None) -> str:
     """A local folder where there is one, else the hub id as it stands."""
     for folder in (Path(path), ROOT / path):
         if folder.is_dir():
             return str(folder)
     if path.startswith((".", "/", "assets/")) or path.count("/") != 1:
-        raise ValueError(f"model.path={path}: no such folder; give a checkpoint's folder or a hub id (owner/name)")
+        way_out = f"run `{made_by}`" if made_by else "give a checkpoint's folder or a hub id (owner/name)"
+        raise ValueError(f"model.path={path}: no such folder; {way_out}")
     return path
 
 

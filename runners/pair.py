@@ -101,7 +101,7 @@ class Pairing:
 
 
 def warm_up(pairing: Pairing, bench: Bench, rows: int) -> None:
-    """Compile and warm everything on generated pictures, never on a benchmark's rows; then forget it all."""
+    """Compile and warm everything on generated rows, never on a benchmark's rows; then forget it all."""
     for index, row in enumerate(bench.rows(rows)):
         for _ in pairing.row(index, row, with_peer=index == 0):
             pass

@@ -22,16 +22,17 @@ class Synthetic(Bench):
     seed   of pictures and questions; pictures of different parts differ under all seeds
     n      number of rows
     part   "scored" for measuring, "warmup" for runs before the measurement, "train" for training models
+    pictures   whether rows show them; the questions alone are prompts for text-only models
     """
 
     name = "synthetic"
 
-    def __init__(self, seed: int = 0, n: int = 1000, part: str = "scored") -> None:
+    def __init__(self, seed: int = 0, n: int = 1000, part: str = "scored", pictures: bool = True) -> None:
         if part not in PARTS:
             raise ValueError(f"bench.part must be one of {', '.join(PARTS)}, got {part!r}")
         if n < 1:
             raise ValueError(f"bench.n must be at least 1, got {n}")
-        self.seed, self.n, self.part = seed, n, part
+        self.seed, self.n, self.part, self.pictures = seed, n, part, pictures
 
     def __len__(self) -> int:
         return self.n
@@ -43,7 +44,7 @@ class Synthetic(Bench):
                 category=picture.kind,
                 turns=tuple(turn.question for turn in dialog),
                 references=tuple(turn.answer for turn in dialog),
-                open_images=partial(_open, picture, seed),
+                open_images=partial(_open, picture, seed) if self.pictures else list,
             )
 
     def samples(self, n: int) -> Iterator[tuple[Picture, int, list[Turn]]]:
