@@ -71,7 +71,7 @@ def table(summaries: list[dict]) -> str:
     ]  # fmt: skip
     lines += [
         (
-            s["method"],
+            s["method"] + (" (peer)" if s.get("peer") else ""),
             f"{s['tau']:.2f}",
             f"{s['tau_pooled']:.2f}",
             _effect(s["speedup"]["end_to_end"]),

@@ -12,14 +12,13 @@ from tqdm import tqdm
 from analysis.load import load
 from analysis.summary import summarise, table
 from baselines.autoregressive import Autoregressive
-from recap.drafter import Drafter
 from recap.types import Limits
 from runners.benches.base import Bench
 from runners.benches.synthetic import Synthetic
 from runners.config import build, content_hash
 from runners.models import Model
-from runners.pair import AR, Pairing, RowError, warm_up
-from runners.peer import Peer
+from runners.pair import AR, Method, Pairing, RowError, warm_up
+from runners.peer import Check
 from runners.records import Folder
 
 WARM_UP_ROWS = 3
@@ -56,9 +55,9 @@ def run(cell: Cell) -> int:
     config = cell.config
     check(config)
     bench: Bench = build(config["bench"], "bench", seed=config["seed"])
-    drafters: dict[str, Drafter] = {AR: Autoregressive(config["ar_logits"])}
+    methods: dict[str, Method] = {AR: Autoregressive(config["ar_logits"])}
     for place, (name, section) in enumerate(cell.methods.items()):
-        drafters[name] = build(section, f"versus.{name}" if place else "method")
+        methods[name] = build(section, f"versus.{name}" if place else "method")
     model: Model = build(config["model"], "model", dtype=config["dtype"], device=config["device"])
     model.check(Limits(config["max_new_tokens"]))
     folders = {name: Folder(cell.folder(name), config["trace"]) for name in cell.methods}
@@ -66,13 +65,14 @@ def run(cell: Cell) -> int:
         folder.write("config.yaml", _yaml(config | {"method": cell.methods[name]}))
         folder.status("running")
     try:
-        summaries = _measure(cell, model, bench, drafters, folders)
+        summaries = _measure(cell, model, bench, methods, folders)
     except BaseException as error:  # a killed run must not look like a running one
         for folder in folders.values():
             folder.status("failed", f"{type(error).__name__}: {error}")
         raise
     _report(summaries, folders)
-    return OK if all(s["verdict"]["equal"] == s["turns"] for s in summaries) else DIFFERS
+    ran = [s for s in summaries if "verdict" in s]
+    return OK if all(s["verdict"]["equal"] == s["turns"] for s in ran) else DIFFERS
 
 
 def check(config: dict[str, Any]) -> None:
@@ -90,29 +90,32 @@ def check(config: dict[str, Any]) -> None:
 
 
 def _measure(
-    cell: Cell, model: Model, bench: Bench, drafters: dict[str, Drafter], folders: dict[str, Folder]
+    cell: Cell, model: Model, bench: Bench, methods: dict[str, Method], folders: dict[str, Folder]
 ) -> list[dict]:
     config = cell.config
     limits = Limits(config["max_new_tokens"], model.stop_ids)
     contract = model.contract(limits, config["engine"], config["ar_logits"])
     warm = Synthetic(part="warmup", pictures=model.reads_images)
-    warm_up(Pairing(model, warm, drafters, Limits(WARM_UP_TOKENS, model.stop_ids), contract), warm, WARM_UP_ROWS)
-    pairing = Pairing(model, bench, drafters, limits, contract)
+    warm_up(Pairing(model, warm, methods, Limits(WARM_UP_TOKENS, model.stop_ids), contract), warm, WARM_UP_ROWS)
+    pairing = Pairing(model, bench, methods, limits, contract)
     total = min(len(bench), config["limit"] or len(bench))
     checked = _spread(total, config["generate_check"])
     excluded: list[str] = []
-    peers: list[Peer] = []
+    refusals: dict[str, list[str]] = {name: [] for name in folders}
+    checks: list[Check] = []
     for index, row in enumerate(tqdm(bench.rows(total), total=total, desc=bench.name, unit="input")):
         try:
-            turns = list(pairing.row(index, row, with_peer=index in checked))
+            turns = list(pairing.row(index, row, checked=index in checked))
         except RowError as error:
             excluded.append(str(error))
             tqdm.write(f"left out: {error}")
             continue
         for turn in turns:
-            for name, folder in folders.items():
-                folder.add(turn.records[name], turn.outputs[name])
-        peers += [turn.peer for turn in turns if turn.peer is not None]
+            for name, record in turn.records.items():
+                folders[name].add(record, turn.outputs[name])
+            for name, reason in turn.refusals.items():
+                refusals[name].append(reason)
+        checks += [turn.check for turn in turns if turn.check is not None]
     if len(excluded) == total:
         raise ValueError(f"not one of {total} inputs could be run; the first: {excluded[0]}")
     shared = {
@@ -123,34 +126,42 @@ def _measure(
         "contract": asdict(contract) | {"hash": contract.hash()},
         "ignored_processors": model.ignored_processors(),
         "excluded": excluded,
-        "generate": _peer_summary(peers),
+        "generate": _check_summary(checks),
         "versions": _versions(),
     }
-    return [_finish(folder, name, drafters[name], shared) for name, folder in folders.items()]
+    return [_finish(folder, name, methods[name], refusals[name], shared) for name, folder in folders.items()]
 
 
-def _finish(folder: Folder, name: str, drafter: Drafter, shared: dict) -> dict:
+def _finish(folder: Folder, name: str, method: Method, refused: list[str], shared: dict) -> dict:
     folder.close()
-    summary = {"method": name, "memory": drafter.memory()} | shared | summarise(load(folder.path))
-    if shared["excluded"]:
-        summary["alarms"].append(f"{len(shared['excluded'])} inputs left out on both sides")
+    summary = {"method": name, "memory": method.memory(), "peer": getattr(method, "differs", None)} | shared
+    summary["refused"] = {"turns": len(refused), "reason": refused[0] if refused else ""}
+    frame = load(folder.path)
+    if len(frame):
+        summary |= summarise(frame)
+        if shared["excluded"]:
+            summary["alarms"].append(f"{len(shared['excluded'])} inputs left out on both sides")
     folder.write("summary.json", summary)
     folder.status("ok")
     return summary
 
 
 def _report(summaries: list[dict], folders: dict[str, Folder]) -> None:
-    first = summaries[0]
-    print(f"\n{first['model']} on {first['bench']}: {first['n']} inputs, {first['turns']} requests, speedups over AR")
-    print(table(summaries))
-    if first["generate"] is not None:
-        peer = first["generate"]
-        print(
-            f"AR against transformers' own generate on {peer['requests']} of these requests: "
-            f"{peer['ar_ms_per_token']:.2f} against {peer['ms_per_token']:.2f} ms/token, {peer['equal']} equal"
-        )
+    ran = [s for s in summaries if "verdict" in s]
+    for summary in ran[:1]:
+        print(f"\n{summary['model']} on {summary['bench']}: {summary['n']} inputs, speedups over AR")
+        print(table(ran))
+        if summary["generate"] is not None:
+            check = summary["generate"]
+            print(
+                f"AR against transformers' own generate on {check['requests']} of these requests: "
+                f"{check['ar_ms_per_token']:.2f} against {check['ms_per_token']:.2f} ms/token, {check['equal']} equal"
+            )
     for summary in summaries:
-        for alarm in summary["alarms"]:
+        if summary["refused"]["turns"]:
+            print(f"{summary['method']}: transformers refused {summary['refused']['turns']} requests: "
+                  f"{summary['refused']['reason']}")  # fmt: skip
+        for alarm in summary.get("alarms", ()):
             print(f"alarm, {summary['method']}: {alarm}")
     for folder in folders.values():
         print(folder.path)
@@ -161,16 +172,16 @@ def _spread(total: int, count: int) -> set[int]:
     return {total * k // count for k in range(count)} if count else set()
 
 
-def _peer_summary(peers: list[Peer]) -> dict | None:
-    known = [peer for peer in peers if peer.tokens > 1]
-    tokens = sum(peer.tokens - 1 for peer in known)
+def _check_summary(checks: list[Check]) -> dict | None:
+    known = [check for check in checks if check.tokens > 1]
+    tokens = sum(check.tokens - 1 for check in known)
     if not tokens:
         return None
     return {
         "requests": len(known),
-        "equal": sum(peer.equal for peer in known),
-        "ms_per_token": sum(peer.decode_ns for peer in known) / 1e6 / tokens,
-        "ar_ms_per_token": sum(peer.ar_decode_ns for peer in known) / 1e6 / tokens,
+        "equal": sum(check.verdict.kind == "equal" for check in known),
+        "ms_per_token": sum(check.decode_ns for check in known) / 1e6 / tokens,
+        "ar_ms_per_token": sum(check.ar_decode_ns for check in known) / 1e6 / tokens,
     }
 
 

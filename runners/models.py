@@ -84,6 +84,10 @@ class Model:
         """The request of such inputs, on the model's device."""
         return self.target.request(inputs, limits)
 
+    def moved(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The inputs on the model's device, for transformers' own decoding."""
+        return {k: v.to(self.model.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
+
     def text(self, tokens: np.ndarray) -> str:
         """Emitted ids as text, special tokens left out."""
         return self.tokenizer.decode(tokens, skip_special_tokens=True)

@@ -1,18 +1,18 @@
 """AR and the methods back to back on one input, order rotated, under one contract."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from recap.decode import generate
 from recap.drafter import Drafter
-from recap.types import Limits, Output, Request
+from recap.types import Ints, Limits, Output, Request
 from runners.benches.base import Bench, Row
 from runners.clock import clock_for
 from runners.contract import Contract
 from runners.models import Model
-from runners.peer import Peer, TransformersGenerate
+from runners.peer import Check, Refused, TransformersGenerate
 from runners.records import Record, Side, visual_tokens
 from runners.verdict import compare
 
@@ -23,40 +23,55 @@ class RowError(Exception):
     """An input that cannot be run; it is left out on both sides and reported."""
 
 
+Method = Drafter | TransformersGenerate
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One request decoded one way; `output` holds the steps, which an outside peer does not show."""
+
+    tokens: Ints
+    side: Side
+    output: Output | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one request left: a record a method, the outputs, and the measured peer where one ran."""
+    """What one request left: a record and an output a method, the reason where transformers refused, the check."""
 
     records: dict[str, Record]
-    outputs: dict[str, Output]
-    peer: Peer | None
+    outputs: dict[str, Output | None]
+    refusals: dict[str, str]
+    check: Check | None
 
 
 class Pairing:
-    """Runs rows. `drafters` holds AR and the methods by name; each keeps its own memory over the stream."""
+    """Runs rows. `methods` holds AR and the methods by name; each keeps its own memory over the stream."""
 
-    def __init__(self, model: Model, bench: Bench, drafters: Mapping[str, Drafter], limits: Limits, contract: Contract):
+    def __init__(self, model: Model, bench: Bench, methods: Mapping[str, Method], limits: Limits, contract: Contract):
         self._model, self._bench, self._limits, self._contract = model, bench, limits, contract
-        self._drafters = dict(drafters)
+        self._methods = dict(methods)
         self._clock = clock_for(model.model.device)
-        self._generate = TransformersGenerate(model.model, limits)
 
-    def row(self, index: int, row: Row, with_peer: bool) -> Iterator[Turn]:
-        """Run every turn of a row; later turns see AR's own earlier answers. Raises RowError for a bad row."""
+    def row(self, index: int, row: Row, checked: bool) -> Iterator[Turn]:
+        """Run every turn of a row; later turns see AR's own earlier answers. Raises RowError for a bad row.
+
+        checked: time transformers' own `generate` beside AR as well.
+        """
         try:
             images = row.open_images()
         except Exception as error:  # whatever a decoder raises on a corrupt file
             raise RowError(f"bench {self._bench.name}, row {row.id}: its image cannot be read ({error})") from error
         answers: list[str] = []
         for turn in range(len(row.turns)):
-            messages = self._bench.messages(row, turn, answers, len(images))
-            inputs = self._model.inputs(messages, images)
             try:
+                inputs = self._model.inputs(self._bench.messages(row, turn, answers, len(images)), images)
                 request = self._model.request(inputs, self._limits)
             except ValueError as error:
                 raise RowError(f"bench {self._bench.name}, row {row.id}, turn {turn}: {error}") from error
+            decoded, refusals = self._decode(index, row, turn, inputs, request)
+            plain = decoded.pop(AR)
             contract = self._contract.of(request.prompt, images)
-            sides, outputs = self._decode(index, row, turn, request)
             yield Turn(
                 {
                     name: Record(
@@ -64,46 +79,71 @@ class Pairing:
                         row=row.id,
                         turn=turn,
                         category=row.category,
-                        contract=contract.hash(),
+                        contract=self._own(contract, name).hash(),
                         prompt=contract.prompt,
                         images=contract.images,
                         prompt_tokens=len(request.prompt),
                         visual_tokens=visual_tokens(request),
-                        verdict=compare(outputs[AR].tokens, outputs[name].tokens),
-                        ar=sides[AR],
-                        method=sides[name],
+                        verdict=compare(plain.tokens, one.tokens),
+                        ar=plain.side,
+                        method=one.side,
                     )
-                    for name in self._drafters
-                    if name != AR
+                    for name, one in decoded.items()
                 },
-                outputs,
-                self._generate.run(inputs, outputs[AR].tokens, sides[AR].phases_ns) if with_peer else None,
+                {name: one.output for name, one in decoded.items()},
+                refusals,
+                self._check(inputs, plain) if checked else None,
             )
-            answers.append(self._model.text(outputs[AR].tokens))
+            answers.append(self._model.text(plain.tokens))
 
-    def _decode(self, index: int, row: Row, turn: int, request: Request):
-        names = list(self._drafters)
+    def _decode(self, index: int, row: Row, turn: int, inputs, request: Request):
+        names = list(self._methods)
         first = index % len(names)
-        sides, outputs = {}, {}
+        decoded, refusals = {}, {}
         for place, name in enumerate(names[first:] + names[:first]):
-            self._clock.start()
-            output = generate(self._model.target, self._drafters[name], request, self._limits, self._clock)
-            phases = self._clock.stop()
-            score = self._bench.score(row, turn, self._model.text(output.tokens))
-            outputs[name] = output
-            sides[name] = Side.of(output, place, phases, score)
-        return sides, outputs
+            method = self._methods[name]
+            try:
+                if isinstance(method, TransformersGenerate):
+                    one = self._peer(method, inputs, place)
+                else:
+                    one = self._ours(method, request, place)
+            except Refused as refusal:
+                refusals[name] = str(refusal)
+                continue
+            score = self._bench.score(row, turn, self._model.text(one.tokens))
+            decoded[name] = replace(one, side=replace(one.side, score=score))
+        return decoded, refusals
+
+    def _ours(self, drafter: Drafter, request: Request, place: int) -> Decoded:
+        self._clock.start()
+        output = generate(self._model.target, drafter, request, self._limits, self._clock)
+        return Decoded(output.tokens, Side.of(output, place, self._clock.stop()), output)
+
+    def _peer(self, peer: TransformersGenerate, inputs, place: int) -> Decoded:
+        moved = self._model.moved(inputs)
+        self._clock.start()
+        tokens, committed = peer.decode(self._model.model, moved, self._limits, self._clock)
+        return Decoded(tokens, Side.of_peer(tokens.tolist(), committed, place, self._clock.stop()))
+
+    def _check(self, inputs, plain: Decoded) -> Check:
+        moved = self._model.moved(inputs)
+        return TransformersGenerate().check(self._model.model, moved, self._limits, plain.tokens, plain.side.phases_ns)
+
+    def _own(self, contract: Contract, name: str) -> Contract:
+        """A peer's contract names its own cache class."""
+        method = self._methods[name]
+        return replace(contract, **method.differs) if isinstance(method, TransformersGenerate) else contract
 
     def reset(self) -> None:
         """A new stream: every memory is cleared."""
-        for drafter in self._drafters.values():
-            drafter.reset()
+        for method in self._methods.values():
+            method.reset()
 
 
 def warm_up(pairing: Pairing, bench: Bench, rows: int) -> None:
     """Compile and warm everything on generated rows, never on a benchmark's rows; then forget it all."""
     for index, row in enumerate(bench.rows(rows)):
-        for _ in pairing.row(index, row, with_peer=index == 0):
+        for _ in pairing.row(index, row, checked=index == 0):
             pass
     pairing.reset()
     if torch.cuda.is_available():

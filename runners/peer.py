@@ -1,38 +1,56 @@
-"""transformers' own greedy `generate` on the same inputs: the check that our plain decoding is no strawman."""
+"""transformers' own decoding on the same inputs: greedy `generate`, and its prompt lookup.
 
-import time
+Measured beside our methods and held to AR's ids like any of them. It brings its own cache class, so its rows are
+labelled `peer` and never stand for a published method.
+"""
+
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
+from transformers import GenerationConfig
+from transformers.generation.streamers import BaseStreamer
 
+from recap.options import check_options
 from recap.types import Limits
+from runners.clock import clock_for
+from runners.verdict import Verdict, compare
+
+
+class Refused(Exception):
+    """transformers does not decode this input this way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
-    """One input decoded by `generate` beside our AR.
-
-    tokens     emitted ids, the same number on both sides when equal
-    equal      whether `generate` emitted AR's ids
-    decode_ns, ar_decode_ns   time after the first token, for tokens - 1 tokens
-    """
+class Check:
+    """One input decoded by `generate` beside our AR: times after the first token, for tokens - 1 tokens."""
 
     tokens: int
-    equal: bool
+    verdict: Verdict
     decode_ns: int
     ar_decode_ns: int
 
 
 class TransformersGenerate:
-    """Runs `generate` under our contract: greedy, our stop ids and cap, every processor of the checkpoint off."""
+    """`generate` under our contract: greedy, our stop ids and cap, every processor of the checkpoint off.
 
-    def __init__(self, model, limits: Limits) -> None:
-        self._model = model
-        self._config = GenerationConfig(
+    prompt_lookup  tokens that its prompt lookup drafts; 0 = plain greedy decoding
+    """
+
+    differs: ClassVar[dict[str, str]] = {"cache": "DynamicCache"}  # where its contract is not ours
+
+    def __init__(self, prompt_lookup: int = 0) -> None:
+        check_options(TransformersGenerate.__init__, locals())
+        self._prompt_lookup = prompt_lookup
+
+    def decode(self, model, inputs: Mapping[str, Any], limits: Limits, clock) -> tuple[np.ndarray, list[int]]:
+        """Emitted ids, and how many of them each pass after prefill emitted. Raises Refused where transformers does.
+
+        Its first lookup happens before prefill, which may then emit several tokens; those stand for no pass.
+        """
+        config = GenerationConfig(
             do_sample=False,
             num_beams=1,
             max_new_tokens=limits.max_new_tokens,
@@ -40,36 +58,47 @@ class TransformersGenerate:
             pad_token_id=limits.stop_ids[0] if limits.stop_ids else 0,
             repetition_penalty=1.0,  # left out, the checkpoint's own value would come in
             no_repeat_ngram_size=0,
+            prompt_lookup_num_tokens=self._prompt_lookup or None,
         )
+        passes = _Passes(clock)
+        try:
+            ids = model.generate(**inputs, generation_config=config, streamer=passes)
+        except ValueError as error:
+            raise Refused(str(error).strip().splitlines()[0]) from error
+        finally:
+            if hasattr(model, "model") and hasattr(model.model, "rope_deltas"):
+                model.model.rope_deltas = None  # state that `generate` leaves on the model
+        return ids[0, inputs["input_ids"].shape[1] :].cpu().numpy(), passes.emitted[1:]
 
-    def run(self, inputs: Mapping[str, Any], expected: np.ndarray, ar_phases_ns: Mapping[str, int]) -> Peer:
-        """Decode `inputs` and hold the result against AR's ids and phases."""
-        device = self._model.device
-        moved = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
-        first = _FirstToken()
-        ids = self._model.generate(
-            **moved, generation_config=self._config, stopping_criteria=StoppingCriteriaList([first])
-        )
-        _wait(device)
-        spent = time.perf_counter_ns() - first.at
-        tokens = ids[0, moved["input_ids"].shape[1] :].cpu().numpy()
-        decode = sum(ns for phase, ns in ar_phases_ns.items() if phase not in ("vision", "prefill"))
-        return Peer(len(tokens), bool(np.array_equal(tokens, expected)), spent, decode)
+    def check(self, model, inputs: Mapping[str, Any], limits: Limits, expected: np.ndarray, ar_ns: Mapping) -> Check:
+        """Decode once and hold the result against AR's ids and phases."""
+        clock = clock_for(model.device)
+        clock.start()
+        tokens, _ = self.decode(model, inputs, limits, clock)
+        spent, plain = (sum(ns[p] for p in ns if p not in ("vision", "prefill")) for ns in (clock.stop(), ar_ns))
+        return Check(len(tokens), compare(expected, tokens), spent, plain)
 
+    def reset(self) -> None:
+        """It remembers nothing."""
 
-class _FirstToken(StoppingCriteria):
-    """Notes when the first token is out; stops nothing."""
-
-    def __init__(self) -> None:
-        self.at = 0
-
-    def __call__(self, input_ids, scores, **kwargs):
-        if not self.at:
-            _wait(input_ids.device)
-            self.at = time.perf_counter_ns()
-        return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+    def memory(self) -> dict:
+        return {"rows": {}, "bytes": 0}
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+class _Passes(BaseStreamer):
+    """Marks the clock whenever a pass has emitted its tokens; the first call holds the prompt."""
+
+    def __init__(self, clock) -> None:
+        self._clock = clock
+        self._prompt_seen = False
+        self.emitted: list[int] = []
+
+    def put(self, value: torch.Tensor) -> None:
+        if not self._prompt_seen:
+            self._prompt_seen = True
+            return
+        self._clock("verify" if self.emitted else "prefill")
+        self.emitted.append(value.numel())
+
+    def end(self) -> None:
+        """Nothing is held back."""

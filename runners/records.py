@@ -37,10 +37,10 @@ class Side:
     sources: list[int]
     place: int
     phases_ns: dict[str, int]
-    score: float | None
+    score: float | None = None
 
     @staticmethod
-    def of(output: Output, place: int, phases_ns: dict[str, int], score: float | None) -> "Side":
+    def of(output: Output, place: int, phases_ns: dict[str, int]) -> "Side":
         """The record of an output."""
         steps = output.steps
         return Side(
@@ -52,8 +52,13 @@ class Side:
             sources=[int(bits) for step in steps for bits in step.draft.sources[step.path]],
             place=place,
             phases_ns=phases_ns,
-            score=score,
         )
+
+    @staticmethod
+    def of_peer(tokens: list[int], committed: list[int], place: int, phases_ns: dict[str, int]) -> "Side":
+        """The record of an outside peer, whose drafts are not seen: no nodes, no sources."""
+        accepted = [emitted - 1 for emitted in committed]
+        return Side(tokens, [], accepted, accepted, committed, [], place, phases_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +93,11 @@ class Folder:
         for name in ("records.jsonl", "steps.jsonl", "summary.json"):  # of an earlier run of this cell
             (path / name).unlink(missing_ok=True)
 
-    def add(self, record: Record, output: Output) -> None:
-        """Append one request's record, and its steps when traced."""
+    def add(self, record: Record, output: Output | None) -> None:
+        """Append one request's record, and its steps when traced; a peer has no output to trace."""
         self._records.write(json.dumps(asdict(record)) + "\n")
         self._records.flush()
-        if self._steps is not None:
+        if self._steps is not None and output is not None:
             for line in _step_lines(record, output):
                 self._steps.write(json.dumps(line) + "\n")
 
