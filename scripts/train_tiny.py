@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, default=ROOT / ".cache/train", help="folder of checkpoints")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
     parser.add_argument("--evaluate", action="store_true", help="do not train, evaluate what is in --out")
-    parser.add_argument("--rows", type=int, default=300, help="held-out rows of the evaluation (default 300)")
+    parser.add_argument("--rows", type=int, default=200, help="held-out rows of the evaluation (default 200)")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     out = args.out or ROOT / f"assets/tiny_{args.model}"

@@ -1,5 +1,7 @@
 """Hypothesis strategies that make ties, repeats and placeholders common, and memories of known rows."""
 
+from itertools import permutations
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -54,17 +56,17 @@ RECAP = {
 fusions, shapes, recaps = st.fixed_dictionaries(FUSION), st.fixed_dictionaries(SHAPE), st.fixed_dictionaries(RECAP)
 
 
-@st.composite
-def row(draw, top_k: int = TOP_K) -> tuple[list[int], list[np.float32]]:
-    """Distinct ids with descending float32 probabilities from a small grid, zeros among them."""
-    ids = draw(st.permutations(range(VOCAB)))[:top_k]
-    weights = sorted((draw(st.sampled_from((0, 1, 1, 2, 4))) for _ in ids), reverse=True)
-    weights[0] = weights[0] or 1
-    return ids, [np.float32(weight) / np.float32(sum(weights)) for weight in weights]
+WEIGHTS = ((1, 1, 1), (2, 1, 1), (2, 2, 1), (4, 2, 1), (1, 1, 0), (3, 1, 0), (1, 0, 0))  # few, so that sums tie
+ROWS = [
+    (list(ids), [np.float32(weight) / np.float32(sum(weights)) for weight in weights])
+    for ids in permutations(range(VOCAB), TOP_K)
+    for weights in WEIGHTS
+]
+rows = st.sampled_from(ROWS)
 
 
 @st.composite
-def trees(draw, most: int = 8, token=tokens) -> tuple[list[int], list[int]]:
+def trees(draw, most: int = 6, token=tokens) -> tuple[list[int], list[int]]:
     """Tokens and parents of any tree, equal siblings included."""
     drawn = draw(st.lists(token, max_size=most))
     return drawn, [draw(st.integers(-1, node - 1)) for node in range(len(drawn))]
@@ -75,9 +77,10 @@ def passes(draw) -> dict:
     """What one verification pass writes: a history, a draft under it, a row for each node, some of them chosen."""
     history = draw(histories)
     drawn, parents = draw(trees())
-    rows = [draw(row()) for _ in range(len(drawn) + 1)]
-    which = [r for r in range(len(rows)) if draw(st.integers(0, 4))]
-    return {"history": history, "tokens": drawn, "parents": parents, "rows": rows, "which": which}
+    written = draw(st.lists(rows, min_size=len(drawn) + 1, max_size=len(drawn) + 1))
+    left_out = draw(st.sets(st.integers(0, len(drawn)), max_size=2))
+    which = [r for r in range(len(written)) if r not in left_out]
+    return {"history": history, "tokens": drawn, "parents": parents, "rows": written, "which": which}
 
 
 def context_of(history: list[int]) -> np.ndarray:
@@ -97,8 +100,8 @@ def write_both(memory: Memory, expected: reference.Memory, written: dict, blocke
     contexts = tree_contexts(
         context_of(written["history"]), np.array(drawn, np.int64), np.array(parents, np.int32), mask
     )
-    rows = rows_of([ids for ids, _ in written["rows"]], [probs for _, probs in written["rows"]])
-    memory.write(contexts, np.array(written["which"], np.int64), rows, mask, orders)
+    ids, probs = zip(*written["rows"], strict=True)
+    memory.write(contexts, np.array(written["which"], np.int64), rows_of(ids, probs), mask, orders)
 
     paths = [list(written["history"])]
     for token, parent in zip(drawn, parents, strict=True):
@@ -107,13 +110,23 @@ def write_both(memory: Memory, expected: reference.Memory, written: dict, blocke
 
 
 @st.composite
-def memories(draw, most: int = 6) -> tuple[Memory, reference.Memory]:
-    """A compiled memory and its reference after the same passes."""
+def memories(draw, most: int = 4) -> tuple[Memory, reference.Memory, list[list[int]]]:
+    """A compiled memory, its reference after the same passes, and histories worth asking about.
+
+    Every token has a one-token row, so that trees grow past their budgets.
+    """
     memory, expected = Memory(TOP_K, rows=2), reference.Memory()
     blocked = draw(placeholders)
-    for written in draw(st.lists(passes(), min_size=1, max_size=most)):
+    everything = {"history": [SEPARATOR], "tokens": list(range(VOCAB)), "parents": [-1] * VOCAB}
+    everything["rows"] = draw(st.lists(rows, min_size=VOCAB + 1, max_size=VOCAB + 1))
+    everything["which"] = list(range(1, VOCAB + 1))
+    write_both(memory, expected, everything, blocked, orders=1)
+    asked = [draw(histories)]
+    for written in draw(st.lists(passes(), max_size=most)):
         write_both(memory, expected, written, blocked)
-    return memory, expected
+        asked.append(written["history"])
+        asked += [[*written["history"], token] for token in written["tokens"][:1]]
+    return memory, expected, asked
 
 
 @st.composite
@@ -134,10 +147,10 @@ def fusion_of(fusion="mixture", confidence=True, priors="specificity", prior_ind
     return Fusion(FUSIONS[fusion], np.array(PRIORS[priors]), prior_index == "rank", confidence)
 
 
-def successors(rows: dict[int, tuple[list[int], list[float]]], top_k: int = 2) -> Memory:
+def successors(known: dict[int, tuple[list[int], list[float]]], top_k: int = 2) -> Memory:
     """A memory of one-token rows: token -> (ids, probs)."""
     memory = Memory(top_k)
-    contexts = np.array([context_of([token]) for token in rows])
-    ids, probs = zip(*rows.values(), strict=True)
-    memory.write(contexts, np.arange(len(rows)), rows_of(ids, probs), np.zeros(4096, bool), 1)
+    contexts = np.array([context_of([token]) for token in known])
+    ids, probs = zip(*known.values(), strict=True)
+    memory.write(contexts, np.arange(len(known)), rows_of(ids, probs), np.zeros(4096, bool), 1)
     return memory

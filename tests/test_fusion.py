@@ -9,7 +9,7 @@ from recap.memory import Memory
 from recap.types import SOURCES
 from tests.reference.fusion import fuse as expected_candidates
 from tests.scripted import rows_of
-from tests.strategies import TOP_K, context_of, fusion_of, fusions, histories, memories
+from tests.strategies import TOP_K, context_of, fusion_of, fusions, memories
 
 
 def fused(memory: Memory, context: list[int], **switches) -> list[tuple[int, float, int]]:
@@ -33,23 +33,26 @@ def remember(rows: dict[tuple[int, ...], tuple[list[int], list[float]]], top_k: 
 THREE = remember({(1, 2, 3): ([10, 11], [0.5, 0.5]), (2, 3): ([11, 12], [0.5, 0.5]), (3,): ([12, 13], [0.5, 0.5])})
 
 
-@given(memories(), histories, fusions)
-def test_fusion_equals_its_reference(pair, history, switches):
-    memory, reference = pair
-    expected = [
-        (candidate.token, candidate.q, sum(SOURCES[f"M{order}"] for order in candidate.orders))
-        for candidate in expected_candidates(reference, history, TOP_K, **switches)
-    ]
-    assert fused(memory, history, **switches) == expected
+@given(memories(), fusions)
+def test_fusion_equals_its_reference(drawn, switches):
+    memory, reference, asked = drawn
+    for history in asked:
+        expected = [
+            (candidate.token, candidate.q, sum(SOURCES[f"M{order}"] for order in candidate.orders))
+            for candidate in expected_candidates(reference, history, TOP_K, **switches)
+        ]
+        assert fused(memory, history, **switches) == expected
 
 
-@given(memories(), histories, fusions)
-def test_candidates_are_distinct_at_most_k_and_best_first(pair, history, switches):
-    found = fused(pair[0], history, **switches)
-    ids, q = [token for token, _, _ in found], [p for _, p, _ in found]
-    assert len(set(ids)) == len(ids) <= TOP_K
-    assert q == sorted(q, reverse=True)
-    assert not found or sum(q) == pytest.approx(1, abs=1e-6)
+@given(memories(), fusions)
+def test_candidates_are_distinct_at_most_k_and_best_first(drawn, switches):
+    memory, _, asked = drawn
+    for history in asked:
+        found = fused(memory, history, **switches)
+        ids, q = [token for token, _, _ in found], [p for _, p, _ in found]
+        assert len(set(ids)) == len(ids) <= TOP_K
+        assert q == sorted(q, reverse=True)
+        assert not found or sum(q) == pytest.approx(1, abs=1e-6)
 
 
 def test_no_row_gives_no_candidate():

@@ -53,7 +53,7 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", sources(), ids=name_of)
+@pytest.mark.parametrize("path", list(sources()), ids=name_of)
 def test_a_file_imports_only_what_its_folder_may(path):
     folder = path.relative_to(ROOT).parts[0]
     assert roots_of(path) & OURS <= MAY_IMPORT[folder], "back edge"

@@ -62,8 +62,8 @@ def test_the_match_does_not_hang_on_how_the_text_was_cut(text, data):
 
 
 @given(memories(), texts, st.integers(1, 5), st.integers(0, 6), st.integers(1, 5), st.booleans())
-def test_the_draft_with_its_continuation_equals_the_reference(pair, text, most, budget, depth, edge_guard):
-    memory, expected = pair
+def test_the_draft_with_its_continuation_equals_the_reference(drawn, text, most, budget, depth, edge_guard):
+    memory, expected, _ = drawn
     tree = reference_tree.grow(
         lambda context: look_up(expected, context, TOP_K),
         text,

@@ -150,5 +150,5 @@ def test_questions_ask_for_names_and_opening_words_that_answers_copy():
 def test_wrong_settings_say_what_is_allowed():
     with pytest.raises(ValueError, match="scored, warmup, train"):
         Synthetic(part="test")
-    with pytest.raises(ValueError, match="bench.n"):
+    with pytest.raises(ValueError, match=r"bench\.n"):
         Synthetic(n=0)

@@ -250,6 +250,18 @@ def test_prefill_gives_the_rows_it_was_asked_for_and_the_last_one():
     assert rows.ids.tolist() == best[[2, 0, 6, -1]].tolist()
 
 
+@pytest.mark.parametrize("family,images", SETTINGS)
+def test_a_request_that_was_broken_off_leaves_nothing_to_the_next(family, images):
+    model, inputs = model_of(family), inputs_of(family, images, seed=1)
+    target = recap.target_for(model)
+    target.prefill(target.request(inputs_of(family, images), Limits(9)), NOTHING, 1, no_clock)
+    target.verify(5, TREE, 1)  # neither kept nor reset
+    with Watch(model) as watch:
+        target.prefill(target.request(inputs, Limits(9)), NOTHING, 1, no_clock)
+    assert target.cache.length == inputs["input_ids"].shape[1]
+    assert (watch.logits[0][-1] - full_logits(model, inputs, [])[-1]).abs().max() < 1e-9
+
+
 @pytest.mark.parametrize("family", ("qwen2_5_vl", "llava_next"))
 def test_the_clock_hears_of_the_vision_encoder_once_and_the_hook_goes_away(family):
     model, inputs = model_of(family), inputs_of(family, 2)

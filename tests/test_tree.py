@@ -11,7 +11,7 @@ from recap.types import Draft
 from tests.reference import tree as reference
 from tests.reference.fusion import fuse as look_up
 from tests.scripted import nodes_of, rows_of, shown
-from tests.strategies import TOP_K, context_of, fusion_of, fusions, histories, memories, shapes, successors
+from tests.strategies import TOP_K, context_of, fusion_of, fusions, memories, shapes, successors
 
 
 def tree(
@@ -48,16 +48,18 @@ def full(vocab_size: int = 1000, top_k: int = 8) -> Memory:
     )
 
 
-@given(memories(), histories, fusions, shapes)
-def test_the_tree_equals_its_reference(pair, history, switches, shape):
-    memory, expected = pair
-    grown = reference.grow(lambda context: look_up(expected, context, TOP_K, **switches), history, **shape)
-    assert nodes_of(tree(memory, history, switches, **shape)) == grown
+@given(memories(), fusions, shapes)
+def test_the_tree_equals_its_reference(drawn, switches, shape):
+    memory, expected, asked = drawn
+    for history in asked[:4]:
+        grown = reference.grow(lambda context: look_up(expected, context, TOP_K, **switches), history, **shape)
+        assert nodes_of(tree(memory, history, switches, **shape)) == grown
 
 
-@given(memories(), histories, shapes)
-def test_a_tree_keeps_to_its_budget_depth_and_width(pair, history, shape):
-    draft = tree(pair[0], history, **shape)
+@given(memories(), shapes)
+def test_a_tree_keeps_to_its_budget_depth_and_width(drawn, shape):
+    memory, _, asked = drawn
+    draft = tree(memory, asked[0], **shape)
     assert len(draft) <= shape["budget"]
     assert max(depths(draft), default=0) <= shape["depth"]
     parents = draft.parents.tolist()
@@ -80,6 +82,21 @@ def test_depth_factors_prefer_the_shallower_of_two_paths():
     memory = successors({0: ([1, 2], [0.6, 0.4]), 1: ([3, 4], [0.9, 0.1])})
     # 1-3 has 0.54 * 0.68 * 0.63 = 0.231, 2 has 0.4 * 0.68 = 0.272
     assert shown(tree(memory, [0], budget=2, depth_factor="authors")) == ([1, 2], [-1, -1])
+
+
+@pytest.mark.parametrize(("depth_factor", "factors"), [("authors", AUTHORS), ("none", (1.0,) * 6)])
+@pytest.mark.parametrize("budget", [1, 2, 5, 13, 40, 63])
+def test_the_tree_holds_the_best_path_scores_of_all(budget, depth_factor, factors):
+    q = (0.625, 0.375)
+    memory = successors({token: ([2 * token + 1, 2 * token + 2], q) for token in range(127)})  # a full binary tree
+    scores = {(0,): 1.0}
+    for level in range(6):
+        for path in [path for path in scores if len(path) == level + 1]:
+            for rank in (0, 1):
+                scores[*path, 2 * path[-1] + 1 + rank] = scores[path] * q[rank] * factors[level]
+    best = sorted(scores, key=lambda path: (-scores[path], path))[1 : budget + 1]
+    draft = tree(memory, [0], budget=budget, depth=6, depth_factor=depth_factor)
+    assert sorted(draft.tokens.tolist()) == sorted(path[-1] for path in best)
 
 
 def test_depth_factors_are_the_published_ones_and_the_last_holds_below():

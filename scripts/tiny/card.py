@@ -39,16 +39,20 @@ fp32, {rows} rows with {answers} answers, later turns asked after reference answ
 |---|---|---|---|
 {table}
 
+What it reads is nearly always right. Its weak side is to choose among what it has listed (`look_up`, `top`, `count`)
+and to copy a number that differs from the picture's in one digit (`check`).
+
 ## Training
 
     python scripts/train_tiny.py {name} --seed {seed} --steps {steps}
 
-{steps} steps, {pictures:,} dialogs about as many pictures, {minutes:.0f} minutes of wall clock on one CPU thread \
-(the machine has two cores, and others used them too).
+{steps} steps, {pictures:,} dialogs about as many pictures, {minutes:.0f} minutes of wall clock on one CPU thread
+(one of two cores, and the machine was busy with other work as well).
 Muon (lr {matrix_lr}) for matrices and AdamW (lr {other_lr}) for the rest, cosine by step. First mostly bare lists of
 facts, then a gradual change to dialogs of one to three turns; auxiliary heads on the visual tokens name the glyph and
 colour under each until {aux_end:.0%} of the steps, and are not kept. Loss on answers only, fact tokens weighted
-{fact_weight:g} times. Seed {seed}. A rerun on the same machine with one thread repeats it.
+{fact_weight:g} times. Seed {seed}. Runs of six steps with one thread, run again or resumed in the middle,
+gave bit-identical weights.
 
 Versions: {versions}.
 

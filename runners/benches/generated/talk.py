@@ -45,7 +45,11 @@ def draw_dialog(picture: Picture, rng: np.random.Generator, turns: int | None = 
 
 def facts_in(text: str) -> list[str]:
     """What a text states about a picture, in order: colours, shapes, directions, counts, comparisons, words in
-    capitals, labels and single digits."""
+    capitals, labels and single digits.
+
+    A few of them a phrasing or a question gives away ("two by two", the number that was asked for), so that a blind
+    answer in the right phrasing does not score zero.
+    """
     return FACT.findall(text)
 
 
