@@ -1,4 +1,4 @@
-"""Intervals by a bootstrap that resamples whole clusters (images, conversations), since inputs of one are not independent."""
+"""Intervals by a bootstrap over whole clusters (images, conversations), since inputs of one are not independent."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -64,7 +64,9 @@ def alarms(frame: pd.DataFrame, efficiency_low: float) -> list[str]:
 def table(summaries: list[dict]) -> str:
     """One line a method under AR's, from full summaries of cells that share one AR run."""
     first = summaries[0]
-    header = ("method", "tau", "pooled", "end-to-end", "decode-only", "ms/token", "tokens/s", "equal", "score", "alarms")
+    header = (
+        "method", "tau", "pooled", "end-to-end", "decode-only", "ms/token", "tokens/s", "equal", "score", "alarms",
+    )  # fmt: skip
     lines = [
         ("ar", "1.00", "1.00", "1.00", "1.00", f"{first['ms_per_token']['ar']:.2f}",
          f"{first['tokens_per_second']['ar']:.0f}", "", _score(first["score"]["ar"]), ""),
@@ -86,7 +88,7 @@ def table(summaries: list[dict]) -> str:
     ]
     widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-    rows = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in [header, *lines]]
+    rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in [header, *lines]]
     return "\n".join([rows[0], rule, *rows[1:]])
 
 

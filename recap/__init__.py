@@ -1,7 +1,6 @@
 """RECAP: training-free speculative decoding for vision-language models, exact in every token.
 
-    import recap
-    ids = recap.generate(model, inputs, max_new_tokens=200)
+`recap.generate(model, inputs, max_new_tokens=200)` decodes with a loaded transformers model.
 """
 
 from recap.compiled import drop_stale

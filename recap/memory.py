@@ -119,7 +119,7 @@ def _write(maps, order, key, ids, probs, width, confidence, stamp):
 
 @njit(cache=True)
 def write_rows(maps, contexts, which, ids, probs, blocked, orders, stamp):
-    """Write the rows `which` (in that order) of ids/probs [n, K] under their contexts [n, 3] to the first `orders` maps.
+    """Write the rows `which` (in that order) of ids/probs [n, K] under their contexts [n, 3] to `orders` maps.
 
     A context holds the three last tokens of the row's path, oldest first, -1 where there is none or a placeholder.
     """

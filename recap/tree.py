@@ -102,8 +102,10 @@ def grow(maps, fusion, shape, context, root, work, candidates):
     nodes.path[0] = 0
     nodes.context[0] = context
     nodes.score[0] = 1.0
-    size = _best_first(maps, fusion, shape, work, candidates) if shape.best_first else _fixed(
-        maps, fusion, shape, work, candidates
+    size = (
+        _best_first(maps, fusion, shape, work, candidates)
+        if shape.best_first
+        else _fixed(maps, fusion, shape, work, candidates)
     )
     _pack(work, size)
     return size - 1

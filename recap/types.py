@@ -17,7 +17,7 @@ class Request:
     prompt        ids [n], placeholders expanded to one id per visual token
     vocab_size    width of the model's logits; every id is below it
     placeholders  image and video ids: never a candidate, never part of a key or of a suffix match
-    inputs        what the model's own forward takes beside the ids at prefill (pixel_values and the like), on its device
+    inputs        what the model's forward takes beside the ids at prefill (pixel_values and the like), on its device
     """
 
     prompt: Ints

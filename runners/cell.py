@@ -78,7 +78,7 @@ def run(cell: Cell) -> int:
 def check(config: dict[str, Any]) -> None:
     """Refuse, by key, what no drafter here can do losslessly or at all."""
     if config["temperature"] != 0:
-        raise ValueError(f"temperature={config['temperature']}: decoding is greedy; only temperature=0 is lossless here")
+        raise ValueError(f"temperature={config['temperature']}: decoding is greedy; only temperature=0 is lossless")
     if config["batch_size"] != 1:
         raise ValueError(f"batch_size={config['batch_size']}: one request at a time; only batch_size=1 is supported")
     if config["engine"] != "eager":

@@ -87,7 +87,9 @@ class Folder:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ValueError(f"out={path}: the folder cannot be made: {error.strerror}; choose another with out=") from None
+            raise ValueError(
+                f"out: {path} cannot be made ({error.strerror}); choose another folder with out="
+            ) from None
         self._records = (path / "records.jsonl.part").open("w")
         self._steps = (path / "steps.jsonl.part").open("w") if trace else None
         for name in ("records.jsonl", "steps.jsonl", "summary.json"):  # of an earlier run of this cell

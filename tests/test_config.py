@@ -45,7 +45,9 @@ def test_the_recap_file_states_the_constructors_own_defaults():
 
 
 def test_an_unknown_key_is_named_with_the_nearest_and_all_legal_ones():
-    with pytest.raises(ValueError, match=r"method\.bugdet: no such key; did you mean budget\? legal: budget, confidence"):
+    with pytest.raises(
+        ValueError, match=r"method\.bugdet: no such key; did you mean budget\? legal: budget, confidence"
+    ):
         build({"_target_": "recap.Recap", "bugdet": 3}, "method")
 
 

@@ -22,8 +22,9 @@ def picture(colour: int) -> Image.Image:
 @pytest.mark.parametrize(
     "field,value",
     [
-        ("dtype", "bfloat16"), ("stop_ids", (2, 3)), ("processors", "repetition_penalty=1.05"), ("cache", "DynamicCache"),
-        ("attention", "eager"), ("max_new_tokens", 100), ("revision", "abc"), ("ar_logits", "full"),
+        ("dtype", "bfloat16"), ("stop_ids", (2, 3)), ("processors", "repetition_penalty=1.05"),
+        ("cache", "DynamicCache"), ("attention", "eager"), ("max_new_tokens", 100), 
+        ("revision", "abc"), ("ar_logits", "full"),
     ],
 )  # fmt: skip
 def test_a_differing_field_is_refused_by_name(field, value):

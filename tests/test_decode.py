@@ -147,6 +147,12 @@ def test_equal_siblings_of_a_draft_are_all_searched():
     assert committed(output) == [[5, 6, 7]]
 
 
+def test_the_target_is_asked_for_the_prompt_rows_that_the_drafter_wants():
+    target = ScriptedTarget(hashed())
+    generate(target, Recap(), request_of([4, 4, 7, 4, 9]), Limits(3))
+    assert target.asked == [[0, 2, 4]]
+
+
 def test_the_drafter_is_told_the_tokens_that_may_still_come():
     drafter = FixedDrafts(draft_of([6, 7]))
     generate(ScriptedTarget(script(3, list(range(5, 15)))), drafter, request_of(PROMPT), Limits(6))
@@ -165,12 +171,21 @@ def test_the_drafter_is_told_once_of_the_end():
     assert drafter.ended == 1
 
 
-def test_clock_marks_come_in_the_order_of_the_phases():
-    marks: list[str] = []
-    target = ScriptedTarget(script(3, [5, 6, 7, 8]))
-    generate(target, FixedDrafts(draft_of([6])), request_of(PROMPT), Limits(4), clock=marks.append)
-    step = ["draft", "verify", "commit", "observe"]
-    assert marks == ["vision", "prefill", "observe", *step, *step]
+def test_clock_marks_come_in_order_each_right_after_the_work_of_its_phase():
+    log: list[str] = []
+
+    def watch(owner, *names: str):
+        for name in names:
+            call = getattr(owner, name)
+            setattr(owner, name, lambda *given, name=name, call=call: log.append(name) or call(*given))
+        return owner
+
+    target = watch(ScriptedTarget(script(3, [5, 6, 7, 8])), "prefill", "verify", "keep", "reset")
+    drafter = watch(FixedDrafts(draft_of([6])), "begin", "propose", "observe", "end")
+    generate(target, drafter, request_of(PROMPT), Limits(4), clock=lambda phase: log.append(f"({phase})"))
+    start = ["prefill", "(vision)", "(prefill)", "begin", "(observe)"]
+    step = ["propose", "(draft)", "verify", "(verify)", "keep", "(commit)", "observe", "(observe)"]
+    assert log == [*start, *step, *step, "end", "reset"]
 
 
 @pytest.mark.parametrize("max_new_tokens", range(30, 36))

@@ -492,7 +492,7 @@ def test_a_rotation_that_changes_with_the_longest_position_is_refused_by_name(ro
 def test_attention_without_a_tree_mask_is_refused_by_name(family, monkeypatch):
     model = model_of(family)
     monkeypatch.setattr(model.config.get_text_config(), "_attn_implementation", "flash_attention_2")
-    with pytest.raises(ValueError, match="attn_implementation='flash_attention_2'.*sdpa or eager"):
+    with pytest.raises(ValueError, match=r"attn_implementation='flash_attention_2'.*sdpa or eager"):
         recap.target_for(model)
 
 
