@@ -11,6 +11,7 @@ from recap import Limits, Recap
 from recap.decode import generate
 from runners.benches.synthetic import Synthetic
 from runners.models import Model
+from tests.rivals import RIVALS
 
 INPUTS = 200 if os.environ.get("RECAP_SOAK") == "1" else 20
 METHODS = {
@@ -19,6 +20,7 @@ METHODS = {
     "recap, fixed tree": lambda: Recap(expansion="fixed"),
     "token recycling": TokenRecycling,
     "token recycling, seeded": lambda: TokenRecycling(prefill="unigram"),
+    **{name: RIVALS[name] for name in ("prompt_lookup", "sam_decoding", "suffix_decoding", "lookahead", "racer")},
 }
 
 
