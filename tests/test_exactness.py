@@ -20,8 +20,9 @@ METHODS = {
     "recap, fixed tree": lambda: Recap(expansion="fixed"),
     "token recycling": TokenRecycling,
     "token recycling, seeded": lambda: TokenRecycling(prefill="unigram"),
-    **{name: RIVALS[name] for name in ("prompt_lookup", "sam_decoding", "suffix_decoding", "lookahead", "racer")},
 }
+OTHERS = ("prompt_lookup", "sam_decoding", "suffix_decoding", "lookahead", "racer")
+EVERY = 5  # the others decode one input in five: scripted targets put them to the test more cheaply
 
 
 @pytest.mark.parametrize("name", ["tiny_qwen", "tiny_llava"])
@@ -30,10 +31,11 @@ def test_every_method_emits_ars_ids(name):
     limits = Limits(200, model.stop_ids)
     bench = Synthetic(n=INPUTS)
     drafters = {label: make() for label, make in METHODS.items()}
-    for row in bench.rows():
+    others = {name: RIVALS[name]() for name in OTHERS}
+    for number, row in enumerate(bench.rows()):
         inputs = model.inputs(bench.messages(row, 0, [], 1), row.open_images())
         request = model.request(inputs, limits)
         expected = generate(model.target, Autoregressive(), request, limits).tokens.tolist()
-        for label, drafter in drafters.items():
+        for label, drafter in (drafters | others if number % EVERY == 0 else drafters).items():
             found = generate(model.target, drafter, request, limits).tokens.tolist()
             assert found == expected, f"{label} differs on {row.id}"
