@@ -58,6 +58,43 @@ def template() -> Template:
     )
 
 
+class Matrix:
+    """Token -> ids of its latest row, placeholders dropped; room for a row of every id of the vocabulary."""
+
+    def __init__(self, top_k: int) -> None:
+        self.ids = np.zeros((0, top_k), np.int32)
+        self.width = np.zeros(0, np.int32)  # ids listed for each token, 0 where unseen
+        self.blocked = np.zeros(0, bool)
+
+    def begin(self, request: Request, rows: Rows) -> None:
+        """Serve this request, and write its prompt's rows at `last_positions` where there are any."""
+        if len(self.ids) < request.vocab_size:
+            self.ids = np.zeros((request.vocab_size, self.ids.shape[1]), np.int32)
+            self.width = np.zeros(request.vocab_size, np.int32)
+        self.blocked = np.zeros(request.vocab_size, bool)
+        self.blocked[list(request.placeholders)] = True
+        if len(rows) > 1:
+            wanted = last_positions(request)
+            self.write(request.prompt[wanted], np.arange(len(wanted)), rows)
+
+    def write(self, tokens: Ints, order: Ints, rows: Rows) -> None:
+        """Give tokens[r] row r, for r in order."""
+        _write(self.ids, self.width, tokens, order, rows.ids, self.blocked)
+
+    def clear(self) -> None:
+        self.width[:] = 0
+
+    def size(self) -> dict:
+        return {"rows": {"matrix": int(np.count_nonzero(self.width))}, "bytes": self.ids.nbytes + self.width.nbytes}
+
+
+def last_positions(request: Request) -> Ints:
+    """The last position of every text token of the prompt, ascending."""
+    masked = request.masked()[::-1]
+    tokens, back = np.unique(masked, return_index=True)
+    return np.sort(len(masked) - 1 - back[tokens >= 0])
+
+
 class TokenRecycling(Drafter):
     """The published 80-node form. The matrix lives for the stream.
 
@@ -74,53 +111,40 @@ class TokenRecycling(Drafter):
         self.prefill = prefill
         self.duplicates = duplicates
         self._template = template()
-        self._matrix = np.zeros((0, self.top_k), np.int32)
-        self._width = np.zeros(0, np.int32)  # ids listed for each token, 0 where unseen
-        self._blocked = np.zeros(0, bool)
+        self._matrix = Matrix(self.top_k)
         self._stops = np.zeros(0, bool)
         self._root = 0
 
     def wants(self, request: Request) -> Ints:
-        if self.prefill == "none":
-            return NOTHING
-        masked = request.masked()[::-1]
-        tokens, back = np.unique(masked, return_index=True)
-        return np.sort(len(masked) - 1 - back[tokens >= 0])
+        return NOTHING if self.prefill == "none" else last_positions(request)
 
     def begin(self, request: Request, limits: Limits, rows: Rows) -> None:
-        if len(self._matrix) < request.vocab_size:
-            self._matrix = np.zeros((request.vocab_size, self.top_k), np.int32)
-            self._width = np.zeros(request.vocab_size, np.int32)
-        self._blocked = np.zeros(request.vocab_size, bool)
-        self._blocked[list(request.placeholders)] = True
+        self._matrix.begin(request, rows)
         self._stops = np.zeros(request.vocab_size, bool)
         self._stops[list(limits.stop_ids)] = True
-        wanted = self.wants(request)
-        _write(self._matrix, self._width, request.prompt[wanted], np.arange(len(wanted)), rows.ids, self._blocked)
         self._root = int(rows.ids[-1, 0])
 
     def propose(self, room: int) -> Draft:
-        tokens, parents = _fill(self._template, self._matrix, self._width, self._stops, self._root, room)
+        tokens, parents = _fill(self._template, self._matrix.ids, self._matrix.width, self._stops, self._root, room)
         return Draft(tokens, parents, np.full(len(tokens), SOURCES["M1"], np.int8))
 
     def observe(self, rows: Rows, step: Step) -> None:
         tokens = np.concatenate(([self._root], step.draft.tokens))
-        order = _layers(step.draft.parents)
+        order = layers(step.draft.parents)
         if self.duplicates == "first":
             order = order[::-1]
-        _write(self._matrix, self._width, tokens, order, rows.ids, self._blocked)
+        self._matrix.write(tokens, order, rows)
         self._root = int(step.committed[-1])
 
     def reset(self) -> None:
-        self._width[:] = 0
+        self._matrix.clear()
 
     def memory(self) -> dict:
-        rows = int(np.count_nonzero(self._width))
-        return {"rows": {"matrix": rows}, "bytes": self._matrix.nbytes + self._width.nbytes}
+        return self._matrix.size()
 
 
 @njit(cache=True)
-def _layers(parents):
+def layers(parents):
     """Rows of a pass (0 = root) layer by layer; within a layer packed order, which is rank order."""
     depth = np.zeros(parents.size + 1, np.int64)
     for i in range(parents.size):
@@ -153,10 +177,10 @@ def _fill(template, matrix, width, stops, root, room):
 
 @njit(cache=True)
 def _write(matrix, width, tokens, order, ids, blocked):
-    """matrix[tokens[r]] = ids[r] for r in order; placeholders are neither keys nor listed."""
+    """matrix[tokens[r]] = ids[r] for r in order; placeholders (or -1 for one) are neither keys nor listed."""
     for r in order:
         token = tokens[r]
-        if blocked[token]:
+        if token < 0 or blocked[token]:
             continue
         size = 0
         for k in range(ids.shape[1]):

@@ -54,14 +54,18 @@ def extend(automaton, text, start, end):
 
 
 @njit(cache=True)
-def longest_match(automaton, position):
-    """(length, end) of the longest suffix of the text up to `position` that also occurred earlier, first occurrence.
-
-    (0, -1) where there is none.
-    """
+def match_state(automaton, position):
+    """State of the longest suffix of the text up to `position` that also occurred earlier; 0 where there is none."""
     state = automaton.used[LAST]
     if state != 0 and automaton.first[state] == position:  # made by this very token: its link has occurred before
-        state = automaton.link[state]
+        state = np.int64(automaton.link[state])
+    return state
+
+
+@njit(cache=True)
+def longest_match(automaton, position):
+    """(length, end) of that suffix at its first occurrence; (0, -1) where there is none."""
+    state = match_state(automaton, position)
     if state == 0:
         return 0, -1
     return automaton.length[state], automaton.first[state]
@@ -115,18 +119,18 @@ def _extend(automaton, token, position):
         used[LAST] = 0
         return
     p = used[LAST]
-    q = _follow(automaton, p, token)
+    q = follow(automaton, p, token)
     if q != NONE:  # a new segment that repeats an earlier one
         used[LAST] = q if length[q] == length[p] + 1 else _clone(automaton, p, q, token)
         return
     state = _new_state(automaton, length[p] + 1, position)
-    while p != NONE and _follow(automaton, p, token) == NONE:
+    while p != NONE and follow(automaton, p, token) == NONE:
         _set_edge(automaton, p, token, state)
         p = link[p]
     if p == NONE:
         link[state] = 0
     else:
-        q = _follow(automaton, p, token)
+        q = follow(automaton, p, token)
         link[state] = q if length[q] == length[p] + 1 else _clone(automaton, p, q, token)
     used[LAST] = state
 
@@ -139,11 +143,11 @@ def _clone(automaton, p, q, token):
     edge = automaton.head[q]
     while edge != NONE:
         label = automaton.edge_token[edge]
-        _set_edge(automaton, clone, label, _follow(automaton, q, label))
+        _set_edge(automaton, clone, label, follow(automaton, q, label))
         edge = automaton.edge_next[edge]
     link[clone] = link[q]
     link[q] = clone
-    while p != NONE and _follow(automaton, p, token) == q:
+    while p != NONE and follow(automaton, p, token) == q:
         _set_edge(automaton, p, token, clone)
         p = link[p]
     return clone
@@ -161,7 +165,8 @@ def _new_state(automaton, length, first):
 
 
 @njit(cache=True)
-def _follow(automaton, state, token):
+def follow(automaton, state, token):
+    """The state that `token` leads to, or NONE."""
     key = (np.int64(state) << KEY_BITS) | token
     slot = find_slot(automaton.keys, key)
     return np.int64(automaton.target[slot]) if automaton.keys[slot] == key else np.int64(NONE)

@@ -73,6 +73,7 @@ class Draft:
     tokens: Ints
     parents: NDArray[np.int32]
     sources: NDArray[np.int8]
+    acceptable: int | None = None  # only so many leading nodes may be accepted: the rest are there for their rows
 
     def __len__(self) -> int:
         return len(self.tokens)

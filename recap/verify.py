@@ -11,9 +11,10 @@ def accept(draft: Draft, rows: Rows, stop_ids: Ints, room: int) -> Step:
 
     A node agrees when its parent agrees and it holds its parent's greedy token. All nodes are searched, since a draft
     may hold equal siblings: the deepest agreeing node wins, then the first in packed order. The committed tokens are
-    the path and the target's choice after it, cut at the first stop id (kept) and at `room`.
+    the path and the target's choice after it, cut at the first stop id (kept) and at `room`. Nodes that are not
+    acceptable are passed over.
     """
-    path, committed, agreed = _accept(draft.tokens, draft.parents, rows.ids, stop_ids, room)
+    path, committed, agreed = _accept(draft.tokens[: draft.acceptable], draft.parents, rows.ids, stop_ids, room)
     return Step(draft, path, committed, agreed)
 
 

@@ -57,6 +57,19 @@ def shown(draft: Draft) -> tuple[list[int], list[int]]:
     return draft.tokens.tolist(), draft.parents.tolist()
 
 
+def pairs(draft: Draft, nodes: Sequence[tuple[int, int]]) -> bool:
+    """Whether a draft is these (token, parent) nodes, in this order."""
+    return list(zip(*shown(draft), strict=True)) == list(nodes)
+
+
+def begun(drafter: Drafter, history: Sequence[int], stop_ids: Sequence[int] = (), placeholders=(), room: int = 200):
+    """The drafter at the start of a request whose prompt and prefill token are `history`; every prompt row is one."""
+    request = request_of(history[:-1], placeholders=placeholders)
+    rest = [[history[-1], *range(VOCAB - 1, VOCAB - drafter.top_k, -1)]]
+    drafter.begin(request, Limits(room, tuple(stop_ids)), rows_of(rest * (len(drafter.wants(request)) + 1)))
+    return drafter
+
+
 def observed(drafter: Drafter, ids: Sequence[Sequence[int]]) -> Draft:
     """One step against rows of these ids, the rest of them the highest ids there are; returns the draft."""
     draft = drafter.propose(50)
@@ -216,9 +229,8 @@ class SideBySide:
         return draft
 
     def observe(self, rows: Rows, step: Step) -> None:
-        settled = verify.accept(
-            step.draft.tokens.tolist(), step.draft.parents.tolist(), rows.ids[:, 0].tolist(), self.stop_ids, self.room
-        )
+        tokens, parents = step.draft.tokens.tolist()[: step.draft.acceptable], step.draft.parents.tolist()
+        settled = verify.accept(tokens, parents, rows.ids[:, 0].tolist(), self.stop_ids, self.room)
         assert (step.path.tolist(), step.committed.tolist(), step.agreed) == settled
         self.drafter.observe(rows, step)
         self.reference.observe(rows, step)

@@ -44,6 +44,15 @@ def test_the_recap_file_states_the_constructors_own_defaults():
     assert section == defaults
 
 
+@pytest.mark.parametrize("name", [n for n in choices("method") if not n.startswith("recap")])
+def test_a_rivals_file_states_every_argument_of_its_constructor(name):
+    section = OmegaConf.to_container(compose(f"method={name}").method)
+    parameters = inspect.signature(get_class(section.pop("_target_"))).parameters
+    assert set(section) == set(parameters)
+    plain = name in ("prompt_lookup", "sam_decoding", "suffix_decoding", "lookahead", "racer")
+    assert not plain or section == {key: p.default for key, p in parameters.items()}
+
+
 def test_an_unknown_key_is_named_with_the_nearest_and_all_legal_ones():
     with pytest.raises(
         ValueError, match=r"method\.bugdet: no such key; did you mean budget\? legal: budget, confidence"

@@ -10,6 +10,7 @@ from baselines.token_recycling import TokenRecycling
 from recap.decode import generate
 from recap.drafter import Recap
 from recap.types import EMPTY_DRAFT, Limits, Output, Request
+from tests.rivals import RIVALS
 from tests.scripted import FixedDrafts, ScriptedTarget, draft_of, hashed, request_of, script
 from tests.strategies import streams, targets, trees, words
 
@@ -20,6 +21,7 @@ METHODS = {
     "recap, fixed": lambda: Recap(prefill="all", expansion="fixed", edge_guard=False),
     "token recycling": TokenRecycling,
     "token recycling, seeded": lambda: TokenRecycling(prefill="unigram", duplicates="first"),
+    **RIVALS,
 }
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 

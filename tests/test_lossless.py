@@ -11,6 +11,11 @@ import torch
 
 import recap
 from baselines.autoregressive import Autoregressive
+from baselines.lookahead import Lookahead
+from baselines.prompt_lookup import PromptLookup
+from baselines.racer import Racer
+from baselines.sam_decoding import SamDecoding
+from baselines.suffix_decoding import SuffixDecoding
 from baselines.token_recycling import TokenRecycling
 from recap.decode import generate
 from recap.drafter import Drafter, Recap
@@ -232,6 +237,12 @@ METHODS = {
     "token_recycling": TokenRecycling,
     "token_recycling_seeded": functools.partial(TokenRecycling, prefill="unigram"),
     "token_recycling_first": functools.partial(TokenRecycling, duplicates="first"),
+    "prompt_lookup": PromptLookup,
+    "sam_decoding": SamDecoding,
+    "suffix_decoding": functools.partial(SuffixDecoding, mode="tree"),
+    "lookahead": functools.partial(Lookahead, window=4, ngram=4, pool_from_prompt=True),
+    "lookahead_all": functools.partial(Lookahead, window=4, ngram=4, accept="all"),
+    "racer": functools.partial(Racer, ngram=4),
     "recap": Recap,
     "recap_all_rows": functools.partial(Recap, prefill="all", priors="uniform", confidence=False),
     "recap_forgetful": functools.partial(Recap, prefill="none", m1="request", learn="committed", suffix=0),

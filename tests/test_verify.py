@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recap.types import Step
+from recap.types import Draft, Step
 from recap.verify import accept, pack
 from tests.reference import verify as reference
 from tests.scripted import draft_of, rows_of
@@ -30,6 +30,17 @@ def test_acceptance_equals_its_reference(drawn, data):
     room = data.draw(st.integers(1, 6))
     expected = reference.accept(tokens, parents, greedy, stop_ids, room)
     assert shown(settle(tokens, parents, greedy, stop_ids, room)) == expected
+
+
+@given(trees(most=14, token=FEW), st.data())
+def test_only_acceptable_nodes_are_accepted(drawn, data):
+    tokens, parents = drawn
+    greedy = data.draw(st.lists(FEW, min_size=len(tokens) + 1, max_size=len(tokens) + 1))
+    acceptable = data.draw(st.integers(0, len(tokens)))
+    draft = draft_of(tokens, parents)
+    draft = Draft(draft.tokens, draft.parents, draft.sources, acceptable)
+    step = accept(draft, rows_of([[choice] for choice in greedy]), np.array([], np.int64), 6)
+    assert shown(step) == reference.accept(tokens[:acceptable], parents, greedy, (), 6)
 
 
 @given(trees(most=14))
