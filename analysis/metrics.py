@@ -87,6 +87,12 @@ def ms_per_token(frame: pd.DataFrame, side: str) -> float:
     return float(known[f"decode_{side}"].sum() / 1e6 / tokens) if tokens else np.nan
 
 
+def ms_per_step(frame: pd.DataFrame) -> float:
+    """Decode milliseconds a step of the method, all requests together."""
+    steps = frame.steps_method.sum()
+    return float(frame.decode_method.sum() / 1e6 / steps) if steps else np.nan
+
+
 def tokens_per_second(frame: pd.DataFrame, side: str) -> float:
     """Emitted tokens over the whole window, all requests together."""
     return float(frame[f"tokens_{side}"].sum() / (frame[f"window_{side}"].sum() / 1e9))

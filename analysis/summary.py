@@ -32,6 +32,7 @@ def summarise(frame: pd.DataFrame) -> dict:
         "new_tokens": int(frame.tokens_method.sum()),
         "tokens_per_second": {s: metrics.tokens_per_second(frame, s) for s in ("method", "ar")},
         "ms_per_token": {s: metrics.ms_per_token(frame, s) for s in ("method", "ar")},
+        "ms_per_step": metrics.ms_per_step(frame),
         "phases_ms": metrics.phases_ms(frame, "method"),
         "ar_phases_ms": metrics.phases_ms(frame, "ar"),
         "score": {
@@ -62,13 +63,14 @@ def alarms(frame: pd.DataFrame, efficiency_low: float) -> list[str]:
 
 
 def table(summaries: list[dict]) -> str:
-    """One line a method under AR's, from full summaries of cells that share one AR run."""
+    """AR's line, then one a method, the best decode-only speedup first; the summaries share one AR run."""
     first = summaries[0]
     header = (
-        "method", "tau", "pooled", "end-to-end", "decode-only", "ms/token", "tokens/s", "equal", "score", "alarms",
+        "method", "tau", "pooled", "end-to-end", "decode-only", "ms/step", "ms/token", "tokens/s", "equal", "score",
+        "alarms",
     )  # fmt: skip
     lines = [
-        ("ar", "1.00", "1.00", "1.00", "1.00", f"{first['ms_per_token']['ar']:.2f}",
+        ("ar", "1.00", "1.00", "1.00", "1.00", *2 * (f"{first['ms_per_token']['ar']:.2f}",),
          f"{first['tokens_per_second']['ar']:.0f}", "", _score(first["score"]["ar"]), ""),
     ]  # fmt: skip
     lines += [
@@ -78,13 +80,14 @@ def table(summaries: list[dict]) -> str:
             f"{s['tau_pooled']:.2f}",
             _effect(s["speedup"]["end_to_end"]),
             _effect(s["speedup"]["decode_only"]),
+            f"{s['ms_per_step']:.2f}",
             f"{s['ms_per_token']['method']:.2f}",
             f"{s['tokens_per_second']['method']:.0f}",
             f"{s['verdict']['equal']}/{s['turns']}",
             _score(s["score"]["method"]),
             str(len(s["alarms"]) or "none"),
         )
-        for s in summaries
+        for s in sorted(summaries, key=lambda s: -s["speedup"]["decode_only"]["mean"])
     ]
     widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))

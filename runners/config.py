@@ -72,6 +72,8 @@ def _legal(name: str, known) -> str:
 
 def _find(target: str | None, key: str) -> Any:
     module, _, name = str(target or "").rpartition(".")
+    if target == "???" or not module:
+        raise ValueError(f"{key}._target_={target}: a class is needed, as module.Class")
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:

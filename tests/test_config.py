@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from recap import Recap
 from runners.config import build, content_hash, explain
+from runners.peer import TransformersGenerate
 
 CONF = Path(__file__).parent.parent / "conf"
 
@@ -23,7 +24,11 @@ def choices(group: str) -> list[str]:
     return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
 
 
-@pytest.mark.parametrize("name", choices("method"))
+PEERS = ("hf_generate", "hf_prompt_lookup")
+TEMPLATE = "custom"  # names no class of its own
+
+
+@pytest.mark.parametrize("name", [n for n in choices("method") if n not in (*PEERS, TEMPLATE)])
 def test_every_method_file_builds_its_drafter(name):
     section = OmegaConf.to_container(compose(f"method={name}").method)
     drafter = build(section, "method")
@@ -37,6 +42,18 @@ def test_every_model_and_benchmark_file_names_only_arguments_of_its_constructor(
     assert set(section) <= set(parameters)
 
 
+@pytest.mark.parametrize("name", PEERS)
+def test_every_peer_file_builds_a_peer(name):
+    section = OmegaConf.to_container(compose(f"method={name}").method)
+    assert isinstance(build(section, "method"), TransformersGenerate)
+
+
+@pytest.mark.parametrize("name", choices("experiment"))
+def test_every_experiment_composes_and_names_methods_that_exist(name):
+    config = compose(f"experiment={name}")
+    assert config.versus and set(config.versus) <= set(choices("method"))
+
+
 def test_the_recap_file_states_the_constructors_own_defaults():
     section = OmegaConf.to_container(compose("method=recap").method)
     section.pop("_target_")
@@ -44,7 +61,7 @@ def test_the_recap_file_states_the_constructors_own_defaults():
     assert section == defaults
 
 
-@pytest.mark.parametrize("name", [n for n in choices("method") if not n.startswith("recap")])
+@pytest.mark.parametrize("name", [n for n in choices("method") if n not in ("recap", TEMPLATE)])
 def test_a_rivals_file_states_every_argument_of_its_constructor(name):
     section = OmegaConf.to_container(compose(f"method={name}").method)
     parameters = inspect.signature(get_class(section.pop("_target_"))).parameters

@@ -1,7 +1,10 @@
 """The README's commands and code work as typed."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,19 @@ def test_every_python_example_runs(number, monkeypatch):
     monkeypatch.chdir(ROOT)
     code = [text for kind, text in BLOCKS if kind == "python"][number]
     exec(compile(code, f"README.md, example {number}", "exec"), {})
+
+
+def test_the_worked_example_is_short_and_runs_without_touching_our_code(tmp_path):
+    example = next(text for kind, text in BLOCKS if kind == "python" and "class Bigram" in text)
+    assert len(example.splitlines()) < 40
+    (tmp_path / "bigram.py").write_text(example)
+    overrides = ["method=custom", "method._target_=bigram.Bigram", "limit=2", "generate_check=0", f"out={tmp_path}/out"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "run.py", *overrides], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "custom" in done.stdout
 
 
 def test_every_file_of_the_tree_exists():

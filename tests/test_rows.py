@@ -97,6 +97,7 @@ def test_a_banned_token_has_probability_0():
 SICK = {
     "NaN that leads": {0: math.nan, 3: 5.0},
     "NaN after better logits": {**{token: 9.0 - token for token in range(8)}, 15: math.nan},
+    "NaN of negative sign": {15: math.copysign(math.nan, -1.0)},  # what a processor makes of inf - inf; sorts last
     "best logit infinite": {6: math.inf},
 }
 
