@@ -48,6 +48,8 @@ def custom_generate(
     config = generation_config
     if config.do_sample or config.num_beams > 1 or config.num_return_sequences > 1:
         raise ValueError("recap decodes greedily: set do_sample=False, num_beams=1, num_return_sequences=1")
+    if config.return_dict_in_generate:
+        raise ValueError("recap returns ids only: set return_dict_in_generate=False")
     if logits_processor:
         names = ", ".join(map(_name, logits_processor))
         raise ValueError(f"recap applies no logits processors, but these are set: {names}; try repetition_penalty=1.0")

@@ -140,6 +140,7 @@ NOT_GREEDY = {
     "repetition penalty": ({"repetition_penalty": 1.05}, "RepetitionPenaltyLogitsProcessor.*repetition_penalty=1.0"),
     "no repeated n-grams": ({"no_repeat_ngram_size": 2}, "NoRepeatNGramLogitsProcessor"),
     "least length": ({"min_new_tokens": 4, "eos_token_id": 5}, "MinNewTokensLengthLogitsProcessor"),
+    "a dictionary": ({"return_dict_in_generate": True}, "return_dict_in_generate=False"),
     "stopping criteria": ({"stopping_criteria": [MaxTimeCriteria(9.0)]}, "MaxTimeCriteria"),
     "batch of two": ({"input_ids": torch.ones(2, 5, dtype=torch.long), "attention_mask": None}, "batch size"),
 }

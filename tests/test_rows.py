@@ -117,3 +117,8 @@ def test_a_sick_row_among_healthy_ones_is_told_with_advice_on_dtype(sickness, dt
 def test_a_row_without_a_finite_logit_is_told():
     with pytest.raises(FloatingPointError):
         top_rows(torch.full((1, 20), -math.inf), 8)
+
+
+def test_a_vocabulary_smaller_than_k_is_refused():
+    with pytest.raises(ValueError, match=r"method\.top_k=8: the model has 5 ids"):
+        top_rows(torch.zeros(1, 5), 8)

@@ -127,7 +127,12 @@ class TreeTarget:
     def _mark_vision(self, clock):
         if self.vision is None:
             return None
-        return self.model.get_submodule(self.vision).register_forward_hook(lambda *_: clock("vision"))
+
+
+        def mark(*_) -> None:  # a hook that returned something would replace the module's output
+            clock("vision")
+
+        return self.model.get_submodule(self.vision).register_forward_hook(mark)
 
 
 def check_rollback(name: str, config) -> None:

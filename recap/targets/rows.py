@@ -14,8 +14,11 @@ NOT_FINITE = "the model's logits are not finite; try dtype=bfloat16 or dtype=flo
 def top_rows(logits: torch.Tensor, top_k: int) -> Rows:
     """Rows of `logits` [n, vocab]; the softmax over the K kept logits is computed in float32.
 
-    Raises FloatingPointError where a row holds NaN or where its best logit is infinite.
+    Raises FloatingPointError where a row holds NaN or where its best logit is infinite, ValueError where the vocabulary
+    has fewer than K ids.
     """
+    if logits.shape[1] < top_k:
+        raise ValueError(f"method.top_k={top_k}: the model has {logits.shape[1]} ids")
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()  # exact, so the order and the ties stay
     if logits.device.type == "cpu":
