@@ -128,7 +128,6 @@ class TreeTarget:
         if self.vision is None:
             return None
 
-
         def mark(*_) -> None:  # a hook that returned something would replace the module's output
             clock("vision")
 
