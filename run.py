@@ -20,14 +20,16 @@ def main(config: DictConfig) -> None:
     try:
         choices = HydraConfig.get().runtime.choices
         methods = {choices["method"]: config.method}
-        for name in config.versus:
+        for name in [n for n in config.versus if n not in methods]:
             methods[name] = hydra.compose("config", overrides=[f"method={name}"]).method
         plain = {name: OmegaConf.to_container(section, resolve=True) for name, section in methods.items()}
         names = {group: choices[group] for group in ("model", "bench")}
         command = shlex.join(["python", "run.py", *sys.argv[1:]])
-        sys.exit(run(Cell(OmegaConf.to_container(config, resolve=True), names, plain, command)))
+        code = run(Cell(OmegaConf.to_container(config, resolve=True), names, plain, command))
     except (ValueError, FloatingPointError, HydraException) as error:
         refuse(error)
+    if code:  # in a sweep, the next cells run after a sound one only
+        sys.exit(code)
 
 
 def refuse(error: Exception) -> None:

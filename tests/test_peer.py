@@ -58,7 +58,7 @@ def test_what_transformers_refuses_is_told_from_a_fault(monkeypatch):
         raise ValueError("Image features and image tokens do not match\nand more")
 
     monkeypatch.setattr(model_of("llama"), "generate", refuse)
-    with pytest.raises(Refused, match="^Image features and image tokens do not match$"):
+    with pytest.raises(Refused, match=r"^Image features and image tokens do not match$"):
         decode(TransformersGenerate(), "llama")
 
 
