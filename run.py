@@ -18,6 +18,8 @@ def main(config: DictConfig) -> None:
     from runners.cell import Cell, run  # after the config is known to be sound: loading torch takes seconds
 
     try:
+        if not OmegaConf.is_list(config.versus):
+            raise ValueError(f"versus={config.versus}: expected a list of methods, as in 'versus=[{config.versus}]'")
         choices = HydraConfig.get().runtime.choices
         methods = {choices["method"]: config.method}
         for name in [n for n in config.versus if n not in methods]:

@@ -7,6 +7,8 @@ its fail links decay), so retrieval here should match or beat it. Our choices wh
   border, then longer border, then first inserted;
 - the trie is bounded: the least recently used leaf goes. Inserting or retrieving a path touches it from leaf to root,
   so a parent is always more recent than its children and the least recent node is a leaf;
+- published code reads a row at every prompt position and keeps the last of each token; here only those are computed,
+  which is the same table for less;
 - published code gives unseen tokens the row [0, 0, ...]; here they have no children. The table is sized by the logits;
 - a window holds no placeholder, a row lists none, a stop id has no children, and nothing is drafted deeper than the
   tokens that may still come.

@@ -8,7 +8,8 @@ Facts of the published code and our choices where it is silent or faulty:
   neither: the match steps off the state that the root made. Fed twice, it would collapse every match to length 1;
 - published chains are padded to the row budget with id 0; here they are not;
 - the fallback is our 80-node tree, its matrix seeded from prompt rows as published (published: another tree, 60 nodes);
-  it learns from every pass, chain passes too;
+  it learns from every pass, chain passes too. Published code reads a row at every prompt position and keeps the last
+  of each token; here only those are computed, which is the same matrix for less;
 - the static automaton is optional: a corpus file with one document a line, as a JSON list of ids or ids between spaces.
   Published corpora join documents by a stop id and add every single token as a document; here a document's end ends
   match and copy, and a lone token, which nothing follows, is not added;
@@ -151,6 +152,8 @@ class SamDecoding(Drafter):
 def load_corpus(path: str) -> Corpus:
     """Read a corpus file, see above. Raises ValueError for what is not a list of ids."""
     documents = []
+    if not Path(path).is_file():
+        raise ValueError(f"method.static={path}: no such file")
     for number, line in enumerate(Path(path).read_text().splitlines(), 1):
         try:
             ids = json.loads(line) if line.lstrip().startswith("[") else line.split()

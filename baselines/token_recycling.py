@@ -37,7 +37,6 @@ class Template(NamedTuple):
     parent: NDArray[np.int32]
     rank: NDArray[np.int32]
     depth: NDArray[np.int32]
-    layer_order: NDArray[np.int32]  # packed indices layer by layer, ranks ascending
 
 
 def template() -> Template:
@@ -49,12 +48,10 @@ def template() -> Template:
         paths += [stem + str(rank) for rank in range(int(count))]
     paths.sort()  # lexicographic is depth-first
     index = {path: i for i, path in enumerate(paths)}
-    layers = sorted(range(len(paths)), key=lambda i: (len(paths[i]), paths[i]))
     return Template(
         np.array([index.get(path[:-1], -1) for path in paths], np.int32),
         np.array([int(path[-1]) for path in paths], np.int32),
         np.array([len(path) for path in paths], np.int32),
-        np.array(layers, np.int32),
     )
 
 

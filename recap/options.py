@@ -1,5 +1,6 @@
 """Checks a constructor's arguments against its own signature, which is the config schema."""
 
+import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +17,10 @@ def check_options(function: Callable, values: Mapping[str, Any], key: str = "met
         if name not in values:
             continue
         value = values[name]
+        if typing.get_origin(hint) is types.UnionType:  # X | None
+            if value is None:
+                continue
+            hint = next(part for part in typing.get_args(hint) if part is not type(None))
         if typing.get_origin(hint) is typing.Literal:
             choices = typing.get_args(hint)
             if value not in choices or type(value) is not type(choices[choices.index(value)]):

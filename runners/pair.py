@@ -142,9 +142,12 @@ class Pairing:
 
 def warm_up(pairing: Pairing, bench: Bench, rows: int) -> None:
     """Compile and warm everything on generated rows, never on a benchmark's rows; then forget it all."""
-    for index, row in enumerate(bench.rows(rows)):
-        for _ in pairing.row(index, row, checked=index == 0):
-            pass
+    try:
+        for index, row in enumerate(bench.rows(rows)):
+            for _ in pairing.row(index, row, checked=index == 0):
+                pass
+    except RowError as error:
+        raise ValueError(f"the model cannot answer even a generated question: {error}") from error
     pairing.reset()
     if torch.cuda.is_available():
         torch.cuda.synchronize()

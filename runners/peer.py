@@ -56,16 +56,16 @@ class TransformersGenerate:
             max_new_tokens=limits.max_new_tokens,
             eos_token_id=list(limits.stop_ids) or None,
             pad_token_id=limits.stop_ids[0] if limits.stop_ids else 0,
-            repetition_penalty=1.0,  # left out, the checkpoint's own value would come in
-            no_repeat_ngram_size=0,
             prompt_lookup_num_tokens=self._prompt_lookup or None,
         )
         passes = _Passes(clock)
+        own, model.generation_config = model.generation_config, GenerationConfig()  # else its values fill what is unset
         try:
             ids = model.generate(**inputs, generation_config=config, streamer=passes)
         except ValueError as error:
             raise Refused(str(error).strip().splitlines()[0]) from error
         finally:
+            model.generation_config = own
             if hasattr(model, "model") and hasattr(model.model, "rope_deltas"):
                 model.model.rope_deltas = None  # state that `generate` leaves on the model
         return ids[0, inputs["input_ids"].shape[1] :].cpu().numpy(), passes.emitted[1:]

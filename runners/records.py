@@ -80,7 +80,7 @@ class Record:
 
 
 class Folder:
-    """The folder of one cell."""
+    """The folder of one cell. An earlier run's files stay until this run is complete."""
 
     def __init__(self, path: Path, trace: bool) -> None:
         self.path = path
@@ -92,8 +92,6 @@ class Folder:
             ) from None
         self._records = (path / "records.jsonl.part").open("w")
         self._steps = (path / "steps.jsonl.part").open("w") if trace else None
-        for name in ("records.jsonl", "steps.jsonl", "summary.json"):  # of an earlier run of this cell
-            (path / name).unlink(missing_ok=True)
 
     def add(self, record: Record, output: Output | None) -> None:
         """Append one request's record, and its steps when traced; a peer has no output to trace."""
@@ -104,7 +102,8 @@ class Folder:
                 self._steps.write(json.dumps(line) + "\n")
 
     def close(self) -> None:
-        """All requests are in: the files get their names."""
+        """All requests are in: the files get their names, and what an earlier run left beside them goes."""
+        (self.path / "steps.jsonl").unlink(missing_ok=True)
         for file in (self._records, self._steps):
             if file is not None:
                 file.close()

@@ -209,3 +209,14 @@ def test_a_checkpoint_of_another_class_is_refused_before_weights_load(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}))
     with pytest.raises(ValueError, match="model class GPT2LMHeadModel is not supported; supported: LlamaForCausalLM"):
         run(cell(tmp_path / "out", f"model.path={tmp_path}"))
+
+
+def test_a_rerun_that_dies_keeps_the_finished_run(tmp_path, monkeypatch):
+    it = cell(tmp_path, "limit=1", "generate_check=0")
+    run(it)
+    before = (it.folder("recap") / "records.jsonl").read_text()
+    monkeypatch.setattr(Synthetic, "score", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(it)
+    assert (it.folder("recap") / "records.jsonl").read_text() == before
+    assert summary(it)["turns"] > 0

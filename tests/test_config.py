@@ -120,3 +120,13 @@ def test_an_unknown_method_lists_the_known_ones():
 def test_the_hash_follows_content_not_order():
     assert content_hash({"a": 1, "b": 2}) == content_hash({"b": 2, "a": 1})
     assert content_hash({"a": 1}) != content_hash({"a": 2})
+
+
+def test_an_optional_value_is_checked_too():
+    with pytest.raises(ValueError, match=r"method\.alpha='big': expected float"):
+        build({"_target_": "baselines.sam_decoding.SamDecoding", "alpha": "big"}, "method")
+
+
+def test_a_corpus_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match=r"method\.static=nowhere\.txt: no such file"):
+        build({"_target_": "baselines.sam_decoding.SamDecoding", "static": "nowhere.txt"}, "method")
