@@ -4,6 +4,7 @@ A new benchmark is one file here and one yaml in conf/bench. It subclasses `Benc
 scores answers; prompts, pairing, clocks and records are the runners' business.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -31,23 +32,23 @@ class Row:
         assert len(self.turns) == len(self.references) > 0, f"row {self.id}: one reference a turn"
 
 
-class Bench:
+class Bench(ABC):
     """The base class of all benchmarks."""
 
     name: str
     system: str | None = None  # system text put before the first turn
 
+    @abstractmethod
     def rows(self, limit: int | None = None) -> Iterator[Row]:
         """Yield the scored rows in stream order, at most `limit` of them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def __len__(self) -> int:
         """Number of scored rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def score(self, row: Row, turn: int, answer: str) -> float | None:
         """Quality of `answer` to `row.turns[turn]`, in [0, 1]; None where the set has no reference answers."""
-        raise NotImplementedError
 
     def messages(self, row: Row, turn: int, answers: Sequence[str], images: int) -> list[dict]:
         """The chat that asks `turn`, after the given earlier answers; the images stand in the first user message.
