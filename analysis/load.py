@@ -6,6 +6,9 @@ from pathlib import Path
 import pandas as pd
 
 PREFILL = ("vision", "prefill")
+IDENTITY = (
+    "index", "row", "turn", "category", "contract", "prompt", "images", "prompt_tokens", "visual_tokens",
+)  # fmt: skip
 
 
 def load(folder: Path) -> pd.DataFrame:
@@ -20,30 +23,51 @@ def load(folder: Path) -> pd.DataFrame:
                 rows.append(flatten(json.loads(line)))
             except (json.JSONDecodeError, KeyError) as error:
                 raise ValueError(f"{path}:{number}: not a whole record ({error})") from None
-    return pd.DataFrame(rows)
+    return frame_of(rows)
+
+
+def frame_of(rows: list[dict]) -> pd.DataFrame:
+    """The frame of flattened records, with `cluster`: what the bootstrap resamples."""
+    frame = pd.DataFrame(rows)
+    return frame.assign(cluster=clusters(frame)) if len(frame) else frame
 
 
 def flatten(record: dict) -> dict:
     """Columns of one request: identity, verdict, and per side (suffixes _ar, _method) counts and nanoseconds.
 
-    tokens, steps, committed (sum), accepted (sum), agreed (sum), nodes (sum), window, decode (window without vision and
-    prefill), score; `cluster` is what the bootstrap resamples: the image, or the conversation where there is none.
+    tokens, steps, nodes, agreed, accepted, committed (sums over steps), window, decode (window without vision and
+    prefill), measured (the window by a clock of its own, None where there was none), score. Lists: a number a step
+    (accepted_each, committed_each, nodes_each, the last empty for an outside peer), sources of the accepted nodes,
+    drafted nodes by source bits (drafted) and by depth (depths).
     """
-    columns = {k: record[k] for k in ("index", "row", "turn", "category", "contract", "prompt_tokens", "visual_tokens")}
-    columns["cluster"] = record["images"] or record["row"]
+    columns = {name: record[name] for name in IDENTITY}
     columns["verdict"] = record["verdict"]["kind"]
     for side in ("ar", "method"):
         data = record[side]
         phases = data["phases_ns"]
         window = sum(phases.values())
-        numbers = {
+        values = {
             "tokens": len(data["tokens"]),
             "steps": len(data["committed"]),
             "window": window,
             "decode": window - sum(phases[p] for p in PREFILL),
-            "score": data["score"],
+            "measured": data.get("window_ns"),
         }
-        numbers |= {name: sum(data[name]) for name in ("nodes", "agreed", "accepted", "committed")}
-        numbers |= {f"{phase}_ns": ns for phase, ns in phases.items()}
-        columns |= {f"{name}_{side}": value for name, value in numbers.items()}
+        values |= {name: sum(data[name]) for name in ("nodes", "agreed", "accepted", "committed")}
+        values |= {f"{name}_each": data[name] for name in ("nodes", "accepted", "committed")}
+        values |= {name: data[name] for name in ("sources", "drafted", "depths", "score")}
+        values |= {f"{phase}_ns": ns for phase, ns in phases.items()}
+        columns |= {f"{name}_{side}": value for name, value in values.items()}
     return columns
+
+
+def clusters(frame: pd.DataFrame) -> pd.Series:
+    """A number a cluster: requests of one conversation, and of one image, belong together, however long the chain."""
+    row = pd.Series(pd.factorize(frame.row)[0], frame.index)
+    image = frame.images.where(frame.images != "", "no image, row " + frame.row)
+    cluster = row
+    while True:
+        merged = cluster.groupby(image).transform("min").groupby(row).transform("min")
+        if merged.equals(cluster):
+            return cluster
+        cluster = merged

@@ -1,27 +1,12 @@
 """Ratios from integers, all of them here (equations 9 and 10). Averages are never averaged."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
-from analysis.bootstrap import interval, resampled_means
+from analysis.bootstrap import Effect, interval, mean_effect, resampled_means
 
 VERDICTS = ("equal", "tie", "stop_rule", "processor", "position_or_cache", "unknown")
 PHASES = ("vision", "prefill", "draft", "verify", "commit", "observe", "other")
-
-
-@dataclass(frozen=True, slots=True)
-class Speedup:
-    """Four readings of one effect: the mean of per-input ratios (equation 9, with its interval), the ratio of mean
-    rates, total tokens over total time, total wall time."""
-
-    mean: float
-    ci_low: float
-    ci_high: float
-    ratio_of_rates: float
-    total_rate: float
-    total_wall: float
 
 
 def tau(frame: pd.DataFrame) -> float:
@@ -53,31 +38,31 @@ def rates(frame: pd.DataFrame, window: str, side: str) -> pd.Series:
     return (tokens / seconds).where((window != "decode") | (frame[f"steps_{side}"] > 0))
 
 
-def speedup(frame: pd.DataFrame, window: str) -> Speedup:
-    """All readings of the speedup over AR."""
-    r = ratios(frame, window)
-    low, high = interval(resampled_means(r.to_numpy(), frame.cluster.to_numpy())[:, 0])
-    known = frame[r.notna()]
-    tokens = {s: (known[f"tokens_{s}"] - (window == "decode")).sum() for s in ("method", "ar")}
-    time = {s: known[f"{window}_{s}"].sum() for s in ("method", "ar")}
+def speedup(frame: pd.DataFrame, window: str) -> Effect:
+    """The mean of r_i (equation 9) with its interval."""
+    return mean_effect(ratios(frame, window).to_numpy(), frame.cluster.to_numpy(), null=1)
+
+
+def other_speedups(frame: pd.DataFrame, window: str) -> dict[str, float]:
+    """Three more readings of the same effect: the ratio of mean rates, of total rates, of total wall times."""
+    known = frame[ratios(frame, window).notna()]
     if known.empty:
-        return Speedup(*[np.nan] * 6)
-    return Speedup(
-        mean=float(r.mean()),
-        ci_low=low,
-        ci_high=high,
-        ratio_of_rates=float(rates(known, window, "method").mean() / rates(known, window, "ar").mean()),
-        total_rate=float(tokens["method"] / time["method"] / (tokens["ar"] / time["ar"])),
-        total_wall=float(time["ar"] / time["method"]),
-    )
+        return dict.fromkeys(("ratio_of_rates", "total_rate", "total_wall"), np.nan)
+    tokens = {side: (known[f"tokens_{side}"] - (window == "decode")).sum() for side in ("method", "ar")}
+    time = {side: known[f"{window}_{side}"].sum() for side in ("method", "ar")}
+    return {
+        "ratio_of_rates": float(rates(known, window, "method").mean() / rates(known, window, "ar").mean()),
+        "total_rate": float(tokens["method"] / time["method"] / (tokens["ar"] / time["ar"])),
+        "total_wall": float(time["ar"] / time["method"]),
+    }
 
 
-def efficiency(frame: pd.DataFrame) -> tuple[float, float, float]:
+def efficiency(frame: pd.DataFrame) -> Effect:
     """Decode-only speedup over tau, with its interval: the share of the accepted tokens that became time won."""
     r, a = ratios(frame, "decode"), accepted_per_step(frame)
-    means = resampled_means(np.column_stack([r, a]), frame.cluster.to_numpy())
-    low, high = interval(means[:, 0] / (1 + means[:, 1]))
-    return float(r.mean() / tau(frame)), low, high
+    clusters = frame.cluster.to_numpy()
+    means = resampled_means(np.column_stack([r, a]), clusters)
+    return Effect(float(r.mean() / tau(frame)), *interval(means[:, 0] / (1 + means[:, 1]), clusters), null=1)
 
 
 def ms_per_token(frame: pd.DataFrame, side: str) -> float:

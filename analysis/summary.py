@@ -1,103 +1,147 @@
-"""summary.json and the table at the end of a run."""
+"""The derived part of summary.json, and the tables at the end of a run, no wider than 140 columns."""
 
 import math
-from dataclasses import asdict
 
 import pandas as pd
 
-from analysis import metrics
+from analysis import acceptance, metrics
+from analysis.alarms import alarms
 
-ALARM_SHARE = 0.10  # of inputs slower than AR
+NAME = 24  # columns of a method's name
+DEPTHS = (1, 2, 3, 5)  # shown of acceptance by depth
+LEGEND = (
+    "equal: answers that are AR's, token for token; differ: answers that score otherwise than AR's\n"
+    "all, drafted: tokens gained a step, over all steps and those with a draft; trend: its change over 100 inputs\n"
+    "M1 to other: accepted of the drafted nodes, by the memory they came from; d1, d2, ...: steps that accept so many"
+)
+NOISE = "~ within noise: the interval holds no effect"
 
 
-def summarise(frame: pd.DataFrame) -> dict:
-    """The derived part of summary.json, from one cell's frame."""
-    rate, low, high = metrics.efficiency(frame)
-    scored = frame.score_method.notna()
+def summarise(frame: pd.DataFrame, machine: dict | None = None) -> dict:
+    """Every number that one cell's frame yields. machine: what else kept it busy, for the alarms."""
+    efficiency = metrics.efficiency(frame)
+    steps = max(1, frame.steps_method.sum())
     return {
         "n": int(frame.row.nunique()),
         "turns": len(frame),
         "without_step": int((frame.steps_method == 0).sum()),
         "verdict": {kind: int((frame.verdict == kind).sum()) for kind in metrics.VERDICTS},
+        "answers_differ": int((frame.verdict != "equal").sum()),
         "tau": metrics.tau(frame),
         "tau_pooled": metrics.tau_pooled(frame),
-        "agreed_per_step": float(frame.agreed_method.sum() / max(1, frame.steps_method.sum())),
-        "nodes_per_step": float(frame.nodes_method.sum() / max(1, frame.steps_method.sum())),
+        "tau_by_turn": {str(turn): metrics.tau(part) for turn, part in frame.groupby("turn")},
+        "agreed_per_step": float(frame.agreed_method.sum() / steps),
+        "nodes_per_step": float(frame.nodes_method.sum() / steps),
+        "acceptance": acceptance.summarise(frame),
         "speedup": {
-            "end_to_end": asdict(metrics.speedup(frame, "window")),
-            "decode_only": asdict(metrics.speedup(frame, "decode")),
+            name: metrics.speedup(frame, window).summary() | metrics.other_speedups(frame, window)
+            for name, window in (("end_to_end", "window"), ("decode_only", "decode"))
         },
-        "efficiency": {"mean": rate, "ci_low": low, "ci_high": high},
+        "efficiency": efficiency.summary(),
         "steps": int(frame.steps_method.sum()),
         "new_tokens": int(frame.tokens_method.sum()),
+        "accepted": int(frame.accepted_method.sum()),
+        "committed": int(frame.committed_method.sum()),
         "tokens_per_second": {s: metrics.tokens_per_second(frame, s) for s in ("method", "ar")},
         "ms_per_token": {s: metrics.ms_per_token(frame, s) for s in ("method", "ar")},
         "ms_per_step": metrics.ms_per_step(frame),
         "phases_ms": metrics.phases_ms(frame, "method"),
         "ar_phases_ms": metrics.phases_ms(frame, "ar"),
-        "score": {
-            "method": float(frame.score_method.mean()) if scored.any() else None,
-            "ar": float(frame.score_ar.mean()) if scored.any() else None,
-        },
-        "alarms": alarms(frame, low),
+        "score": _scores(frame),
+        "alarms": alarms(frame, efficiency, machine),
     }
 
 
-def alarms(frame: pd.DataFrame, efficiency_low: float) -> list[str]:
-    """What a reader must know before believing the numbers."""
-    found = []
-    different = int((frame.verdict != "equal").sum())
-    if different:
-        found.append(f"{different} of {len(frame)} outputs differ from AR's")
-    if not (frame.tokens_method == frame.tokens_ar).all():
-        found.append("token counts differ within a pair")
-    if efficiency_low > 1:
-        found.append("efficiency above 1: AR was held up, or something is counted twice")
-    slower = (metrics.ratios(frame, "decode") < 1).mean()
-    if slower > ALARM_SHARE:
-        found.append(f"{slower:.0%} of inputs decode slower than AR")
-    repeated = len(frame) - len(frame[["cluster", "row", "turn"]].drop_duplicates())
-    if repeated:
-        found.append(f"{repeated} inputs occur more than once in the stream")
-    return found
+def _scores(frame: pd.DataFrame) -> dict:
+    """Mean quality of both sides over the answers that have a reference, and how many score differently."""
+    scored = frame[frame.score_method.notna() & frame.score_ar.notna()]
+    if scored.empty:
+        return {"method": None, "ar": None, "differ": None, "of": 0}
+    differ = int((scored.score_method != scored.score_ar).sum())
+    means = {side: float(scored[f"score_{side}"].mean()) for side in ("method", "ar")}
+    return means | {"differ": differ, "of": len(scored)}
 
 
 def table(summaries: list[dict]) -> str:
-    """AR's line, then one a method, the best decode-only speedup first; the summaries share one AR run."""
+    """AR's line and one a method, the best decode-only speedup first; then what was accepted. They share one AR run."""
+    ranked = sorted(summaries, key=lambda s: -s["speedup"]["decode_only"]["mean"])
+    text = f"{_speeds(ranked)}\n\n{_acceptance(ranked)}\n{LEGEND}"
+    return f"{text}\n{NOISE}" if "]~" in text else text
+
+
+def effect(it: dict, digits: int = 2) -> str:
+    """A mean and its interval; `~` marks one within noise. The mean alone where one cluster leaves no interval."""
+    if math.isnan(it["ci_low"]):
+        return _number(it["mean"], digits)
+    mark = "~" if it["within_noise"] else ""
+    return f"{it['mean']:.{digits}f} [{it['ci_low']:.{digits}f}, {it['ci_high']:.{digits}f}]{mark}"
+
+
+def _speeds(summaries: list[dict]) -> str:
     first = summaries[0]
     header = (
-        "method", "tau", "pooled", "end-to-end", "decode-only", "ms/step", "ms/token", "tokens/s", "equal", "score",
-        "alarms",
+        "method", "tau", "pooled", "end-to-end", "decode-only", "ms/step", "ms/token", "tok/s", "equal", "score",
+        "differ", "alarms",
+    )  # fmt: skip
+    plain = (
+        "ar", "1.00", "1.00", "1.00", "1.00", *2 * (f"{first['ms_per_token']['ar']:.2f}",),
+        f"{first['tokens_per_second']['ar']:.0f}", "", _score(first["score"]["ar"]), "", "",
     )  # fmt: skip
     lines = [
-        ("ar", "1.00", "1.00", "1.00", "1.00", *2 * (f"{first['ms_per_token']['ar']:.2f}",),
-         f"{first['tokens_per_second']['ar']:.0f}", "", _score(first["score"]["ar"]), ""),
-    ]  # fmt: skip
-    lines += [
         (
-            s["method"] + (" (peer)" if s.get("peer") else ""),
+            label(s),
             f"{s['tau']:.2f}",
             f"{s['tau_pooled']:.2f}",
-            _effect(s["speedup"]["end_to_end"]),
-            _effect(s["speedup"]["decode_only"]),
+            effect(s["speedup"]["end_to_end"]),
+            effect(s["speedup"]["decode_only"]),
             f"{s['ms_per_step']:.2f}",
             f"{s['ms_per_token']['method']:.2f}",
             f"{s['tokens_per_second']['method']:.0f}",
             f"{s['verdict']['equal']}/{s['turns']}",
             _score(s["score"]["method"]),
+            str(s["score"]["differ"] if s["score"]["of"] else ""),
             str(len(s["alarms"]) or "none"),
         )
-        for s in sorted(summaries, key=lambda s: -s["speedup"]["decode_only"]["mean"])
+        for s in summaries
     ]
-    widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
-    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-    rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in [header, *lines]]
-    return "\n".join([rows[0], rule, *rows[1:]])
+    return _aligned([header, plain, *lines])
 
 
-def _effect(speedup: dict) -> str:
-    return f"{speedup['mean']:.2f} [{speedup['ci_low']:.2f}, {speedup['ci_high']:.2f}]"
+def _acceptance(summaries: list[dict]) -> str:
+    """What LEGEND explains."""
+    seen = [source for source in acceptance.SOURCES if any(source in s["acceptance"]["by_source"] for s in summaries)]
+    lines = [("accepted", "all", "drafted", "trend", *seen, *(f"d{depth}" for depth in DEPTHS))]
+    for s in summaries:
+        it = s["acceptance"]
+        sources = (it["by_source"].get(source) for source in seen)
+        reached = (depth <= len(it["by_depth"]) and it["by_depth"][depth - 1] for depth in DEPTHS)
+        lines.append((
+            label(s),
+            _number(it["per_step"]["all_steps"]),
+            _number(it["per_step"]["steps_with_draft"]),
+            effect(it["trend_per_100_inputs"]),
+            *(f"{count['accepted'] / count['drafted']:.1%}" if count else "" for count in sources),
+            *(f"{float(share):.0%}" for share in reached),
+        ))  # fmt: skip
+    return _aligned(lines)
+
+
+def _aligned(lines: list[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+    return "\n".join([rows[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *rows[1:]])
+
+
+def label(summary: dict) -> str:
+    """A method, its rung of an ablation, and whether it is an outside peer; at most NAME columns."""
+    rung = f"/{summary['ablation']}" if summary.get("ablation") else ""
+    name = summary["method"] + rung + (" (peer)" if summary.get("peer") else "")
+    return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
+
+
+def _number(value: float, digits: int = 2) -> str:
+    return "n/a" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def _score(score: float | None) -> str:
-    return "n/a" if score is None or math.isnan(score) else f"{score:.3f}"
+    return "n/a" if score is None else f"{score:.3f}"

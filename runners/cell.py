@@ -16,6 +16,7 @@ from recap.types import Limits
 from runners.benches.base import Bench
 from runners.benches.synthetic import Synthetic
 from runners.config import build, content_hash
+from runners.machine import watch
 from runners.models import Model
 from runners.pair import AR, Method, Pairing, RowError, warm_up
 from runners.peer import Check
@@ -103,6 +104,7 @@ def _measure(
     excluded: list[str] = []
     refusals: dict[str, list[str]] = {name: [] for name in folders}
     checks: list[Check] = []
+    machine = watch(model.model.device)
     for index, row in enumerate(tqdm(bench.rows(total), total=total, desc=bench.name, unit="input")):
         try:
             turns = list(pairing.row(index, row, checked=index in checked))
@@ -116,6 +118,7 @@ def _measure(
             for name, reason in turn.refusals.items():
                 refusals[name].append(reason)
         checks += [turn.check for turn in turns if turn.check is not None]
+        machine.look()
     if len(excluded) == total:
         raise ValueError(f"not one of {total} inputs could be run; the first: {excluded[0]}")
     shared = {
@@ -127,6 +130,7 @@ def _measure(
         "ignored_processors": model.ignored_processors(),
         "excluded": excluded,
         "generate": _check_summary(checks),
+        "machine": machine.report(),
         "versions": _versions(),
     }
     return [_finish(folder, name, methods[name], refusals[name], shared) for name, folder in folders.items()]
@@ -138,7 +142,7 @@ def _finish(folder: Folder, name: str, method: Method, refused: list[str], share
     summary["refused"] = {"turns": len(refused), "reason": refused[0] if refused else ""}
     frame = load(folder.path)
     if len(frame):
-        summary |= summarise(frame)
+        summary |= summarise(frame, shared["machine"])
         if shared["excluded"]:
             summary["alarms"].append(f"{len(shared['excluded'])} inputs left out on both sides")
     folder.write("summary.json", summary)

@@ -8,11 +8,13 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from recap.types import Output, Request
+import numpy as np
+
+from recap.types import SOURCES, Draft, Output, Request
 from runners.verdict import Verdict
 
 
@@ -24,6 +26,8 @@ class Side:
     nodes, agreed, accepted, committed   a number a step: drafted nodes, nodes that agreed before the cut, accepted
                nodes after it, emitted tokens
     sources    source bits of every accepted node, step by step, depth by depth
+    drafted    drafted nodes by the value of their source bits, 16 numbers
+    depths     drafted nodes at depth 1, 2, ...
     place      position in the rotation: 0 ran first
     phases_ns  nanoseconds by phase; their sum is the window
     score      quality in [0, 1], None without a reference
@@ -35,6 +39,8 @@ class Side:
     accepted: list[int]
     committed: list[int]
     sources: list[int]
+    drafted: list[int]
+    depths: list[int]
     place: int
     phases_ns: dict[str, int]
     score: float | None = None
@@ -50,6 +56,8 @@ class Side:
             accepted=[len(step.path) for step in steps],
             committed=[len(step.committed) for step in steps],
             sources=[int(bits) for step in steps for bits in step.draft.sources[step.path]],
+            drafted=sources_of([step.draft for step in steps]),
+            depths=depths_of([step.draft for step in steps]),
             place=place,
             phases_ns=phases_ns,
         )
@@ -58,7 +66,7 @@ class Side:
     def of_peer(tokens: list[int], committed: list[int], place: int, phases_ns: dict[str, int]) -> "Side":
         """The record of an outside peer, whose drafts are not seen: no nodes, no sources."""
         accepted = [emitted - 1 for emitted in committed]
-        return Side(tokens, [], accepted, accepted, committed, [], place, phases_ns)
+        return Side(tokens, [], accepted, accepted, committed, [], [], [], place, phases_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +128,27 @@ class Folder:
         """state: 'running', 'ok' or 'failed'."""
         content = {"state": state, "error": error, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         self.write("status.json", content | {"host": platform.node(), "pid": os.getpid()})
+
+
+def sources_of(drafts: Sequence[Draft]) -> list[int]:
+    """How many nodes of these drafts carry each value of the source bits."""
+    bits = np.concatenate([np.empty(0, np.int8), *(draft.sources for draft in drafts)])
+    return np.bincount(bits, minlength=2 * max(SOURCES.values())).tolist()
+
+
+def depths_of(drafts: Sequence[Draft]) -> list[int]:
+    """How many nodes of these drafts stand at depth 1, 2, ...; climbs from all nodes at once, a level at a time."""
+    starts = np.cumsum([0, *(len(draft) for draft in drafts)])
+    parents = [
+        np.where(draft.parents < 0, -1, draft.parents + start) for draft, start in zip(drafts, starts, strict=False)
+    ]
+    parents = np.concatenate([np.empty(0, np.int64), *parents])
+    at_least, above = [], np.arange(len(parents))  # nodes that are still below the root
+    while len(above):
+        at_least.append(len(above))
+        above = parents[above]
+        above = above[above >= 0]
+    return (-np.diff([*at_least, 0])).tolist()
 
 
 def visual_tokens(request: Request) -> int:
