@@ -127,6 +127,7 @@ def _measure(
         "ignored_processors": model.ignored_processors(),
         "excluded": excluded,
         "generate": _check_summary(checks),
+        "traced": config["trace"],
         "versions": _versions(),
     }
     return [_finish(folder, name, methods[name], refusals[name], shared) for name, folder in folders.items()]

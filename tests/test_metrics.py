@@ -17,7 +17,8 @@ def side(committed: list[int], prefill_ms: float, decode_ms: float, place: int =
     return {
         "tokens": list(range(1 + sum(committed))), "nodes": [4] * len(committed), "agreed": accepted,
         "accepted": accepted, "committed": committed, "sources": [1] * sum(accepted), "place": place,
-        "phases_ns": phases, "score": None,
+        "phases_ns": phases, "window_ns": sum(phases.values()), "score": None,
+        "verify_ns": [phases["verify"] // len(committed)] * len(committed) if committed else [],
     }  # fmt: skip
 
 
