@@ -27,8 +27,8 @@ def flatten(record: dict) -> dict:
     """Columns of one request: identity, verdict, and per side (suffixes _ar, _method) counts and nanoseconds.
 
     tokens, steps, committed (sum), accepted (sum), agreed (sum), nodes (sum), window, decode (window without vision and
-    prefill), phases (their sum), score; step_nodes, step_committed and step_verify_ns hold a number a step. `cluster`
-    is what the bootstrap resamples: the image, or the conversation where there is none.
+    prefill), measured (the window by a clock of its own), score; nodes_each, committed_each and verify_ns_each hold a
+    number a step. `cluster` is what the bootstrap resamples: the image, or the conversation where there is none.
     """
     columns = {k: record[k] for k in ("index", "row", "turn", "category", "contract", "prompt_tokens", "visual_tokens")}
     columns["cluster"] = record["images"] or record["row"]
@@ -36,18 +36,17 @@ def flatten(record: dict) -> dict:
     for side in ("ar", "method"):
         data = record[side]
         phases = data["phases_ns"]
+        window = sum(phases.values())
         numbers = {
             "tokens": len(data["tokens"]),
             "steps": len(data["committed"]),
-            "window": data["window_ns"],
-            "phases": sum(phases.values()),
-            "decode": data["window_ns"] - sum(phases[p] for p in PREFILL),
+            "window": window,
+            "measured": data["window_ns"],
+            "decode": window - sum(phases[p] for p in PREFILL),
             "score": data["score"],
-            "step_nodes": data["nodes"],
-            "step_committed": data["committed"],
-            "step_verify_ns": data["verify_ns"],
         }
         numbers |= {name: sum(data[name]) for name in ("nodes", "agreed", "accepted", "committed")}
+        numbers |= {f"{name}_each": data[name] for name in ("nodes", "committed", "verify_ns")}
         numbers |= {f"{phase}_ns": ns for phase, ns in phases.items()}
         columns |= {f"{name}_{side}": value for name, value in numbers.items()}
     return columns

@@ -6,6 +6,7 @@ from dataclasses import asdict
 import pandas as pd
 
 from analysis import metrics
+from analysis.cost import step_cost
 
 ALARM_SHARE = 0.10  # of inputs slower than AR
 
@@ -14,6 +15,7 @@ def summarise(frame: pd.DataFrame) -> dict:
     """The derived part of summary.json, from one cell's frame."""
     rate, low, high = metrics.efficiency(frame)
     scored = frame.score_method.notna()
+    cost = step_cost(frame)
     return {
         "n": int(frame.row.nunique()),
         "turns": len(frame),
@@ -35,11 +37,12 @@ def summarise(frame: pd.DataFrame) -> dict:
         "ms_per_step": metrics.ms_per_step(frame),
         "phases_ms": metrics.phases_ms(frame, "method"),
         "ar_phases_ms": metrics.phases_ms(frame, "ar"),
+        "ledger": cost.summary(),
         "score": {
             "method": float(frame.score_method.mean()) if scored.any() else None,
             "ar": float(frame.score_ar.mean()) if scored.any() else None,
         },
-        "alarms": alarms(frame, low),
+        "alarms": alarms(frame, low) + cost.alarms(),
     }
 
 
@@ -75,7 +78,7 @@ def table(summaries: list[dict]) -> str:
     ]  # fmt: skip
     lines += [
         (
-            s["method"] + (" (peer)" if s.get("peer") else ""),
+            s["method"] + (" (peer)" if s.get("peer") else "") + (" (traced)" if s.get("traced") else ""),
             f"{s['tau']:.2f}",
             f"{s['tau_pooled']:.2f}",
             _effect(s["speedup"]["end_to_end"]),
