@@ -36,9 +36,9 @@ def flatten(record: dict) -> dict:
     """Columns of one request: identity, verdict, and per side (suffixes _ar, _method) counts and nanoseconds.
 
     tokens, steps, nodes, agreed, accepted, committed (sums over steps), window, decode (window without vision and
-    prefill), measured (the window by a clock of its own, None where there was none), score. Lists: a number a step
-    (accepted_each, committed_each, nodes_each, the last empty for an outside peer), sources of the accepted nodes,
-    drafted nodes by source bits (drafted) and by depth (depths).
+    prefill), measured (the window by a clock of its own), score. Lists: a number a step (accepted_each, committed_each,
+    nodes_each, verify_ns_each; nodes_each is empty for a peer), sources of the accepted nodes, drafted nodes by
+    source bits (drafted) and by depth (depths).
     """
     columns = {name: record[name] for name in IDENTITY}
     columns["verdict"] = record["verdict"]["kind"]
@@ -50,11 +50,11 @@ def flatten(record: dict) -> dict:
             "tokens": len(data["tokens"]),
             "steps": len(data["committed"]),
             "window": window,
+            "measured": data["window_ns"],
             "decode": window - sum(phases[p] for p in PREFILL),
-            "measured": data.get("window_ns"),
         }
         values |= {name: sum(data[name]) for name in ("nodes", "agreed", "accepted", "committed")}
-        values |= {f"{name}_each": data[name] for name in ("nodes", "accepted", "committed")}
+        values |= {f"{name}_each": data[name] for name in ("nodes", "accepted", "committed", "verify_ns")}
         values |= {name: data[name] for name in ("sources", "drafted", "depths", "score")}
         values |= {f"{phase}_ns": ns for phase, ns in phases.items()}
         columns |= {f"{name}_{side}": value for name, value in values.items()}

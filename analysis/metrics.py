@@ -7,6 +7,7 @@ from analysis.bootstrap import Effect, interval, mean_effect, resampled_means
 
 VERDICTS = ("equal", "tie", "stop_rule", "processor", "position_or_cache", "unknown")
 PHASES = ("vision", "prefill", "draft", "verify", "commit", "observe", "other")
+REQUEST_PHASES = ("vision", "prefill", "other")  # reported a request; the others a step
 
 
 def tau(frame: pd.DataFrame) -> float:
@@ -87,5 +88,5 @@ def phases_ms(frame: pd.DataFrame, side: str) -> dict[str, float]:
     """Vision and prefill a request, the others a step."""
     steps, requests = frame[f"steps_{side}"].sum(), len(frame)
     total = {phase: frame[f"{phase}_ns_{side}"].sum() / 1e6 for phase in PHASES}
-    per = {phase: requests if phase in ("vision", "prefill", "other") else steps for phase in PHASES}
+    per = {phase: requests if phase in REQUEST_PHASES else steps for phase in PHASES}
     return {phase: float(total[phase] / per[phase]) if per[phase] else 0.0 for phase in PHASES}

@@ -6,6 +6,7 @@ import pandas as pd
 
 from analysis import acceptance, metrics
 from analysis.alarms import alarms
+from analysis.cost import step_cost
 
 NAME = 24  # columns of a method's name
 DEPTHS = (1, 2, 3, 5)  # shown of acceptance by depth
@@ -20,6 +21,7 @@ NOISE = "~ within noise: the interval holds no effect"
 def summarise(frame: pd.DataFrame, machine: dict | None = None) -> dict:
     """Every number that one cell's frame yields. machine: what else kept it busy, for the alarms."""
     efficiency = metrics.efficiency(frame)
+    cost = step_cost(frame)
     steps = max(1, frame.steps_method.sum())
     return {
         "n": int(frame.row.nunique()),
@@ -47,8 +49,9 @@ def summarise(frame: pd.DataFrame, machine: dict | None = None) -> dict:
         "ms_per_step": metrics.ms_per_step(frame),
         "phases_ms": metrics.phases_ms(frame, "method"),
         "ar_phases_ms": metrics.phases_ms(frame, "ar"),
+        "ledger": cost.summary(),
         "score": _scores(frame),
-        "alarms": alarms(frame, efficiency, machine),
+        "alarms": alarms(frame, efficiency, machine) + cost.alarms(),
     }
 
 
@@ -133,9 +136,10 @@ def _aligned(lines: list[tuple[str, ...]]) -> str:
 
 
 def label(summary: dict) -> str:
-    """A method, its rung of an ablation, and whether it is an outside peer; at most NAME columns."""
+    """A method, its rung of an ablation, whether it is an outside peer or was traced; at most NAME columns."""
     rung = f"/{summary['ablation']}" if summary.get("ablation") else ""
-    name = summary["method"] + rung + (" (peer)" if summary.get("peer") else "")
+    marks = "".join(f" ({mark})" for mark in ("peer", "traced") if summary.get(mark))
+    name = summary["method"] + rung + marks
     return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 

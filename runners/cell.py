@@ -131,6 +131,7 @@ def _measure(
         "excluded": excluded,
         "generate": _check_summary(checks),
         "machine": machine.report(),
+        "traced": config["trace"],
         "versions": _versions(),
     }
     return [_finish(folder, name, methods[name], refusals[name], shared) for name, folder in folders.items()]

@@ -1,73 +1,105 @@
 """Where the time of one request goes.
 
 The device is synchronised before and after the window only. Inside it every phase ends with a mark: the host's clock
-on a CPU, an event on a device, read once at the end.
+on a CPU, an event on a device, read once at the end. The window is measured beside the marks, by the host's clock, so
+that phases which do not add up to it are seen.
 """
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 PHASES = ("vision", "prefill", "draft", "verify", "commit", "observe", "other")
 
 
-class HostClock:
-    """Marks by the host's clock."""
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one window took, in nanoseconds.
+
+    phases_ns  by phase, from the marks
+    window_ns  the synchronised window, by the host's clock
+    verify_ns  every verification pass, in order
+    """
+
+    phases_ns: dict[str, int]
+    window_ns: int
+    verify_ns: list[int]
+
+
+class Clock:
+    """Charges the time between marks to phases. A subclass says what a mark is."""
 
     def start(self) -> None:
         """Open the window."""
-        self._marks: list[tuple[str, int]] = []
+        self._phases: list[str] = []
+        self._marks: list = []
+        self._synchronize()
         self._started = time.perf_counter_ns()
+        self._marks.append(self._mark())
 
     def __call__(self, phase: str) -> None:
         """Charge the time since the last mark to `phase`."""
-        self._marks.append((phase, time.perf_counter_ns()))
+        self._marks.append(self._mark())
+        self._phases.append(phase)
 
-    def stop(self) -> dict[str, int]:
-        """Close the window; nanoseconds by phase, which add up to the window."""
+    def stop(self) -> Timing:
+        """Close the window and read its marks."""
         self("other")
+        self._synchronize()
+        window = time.perf_counter_ns() - self._started
+        spent = [self._between(*pair) for pair in zip(self._marks, self._marks[1:], strict=False)]
         phases = dict.fromkeys(PHASES, 0)
-        last = self._started
-        for phase, now in self._marks:
-            phases[phase] += now - last
-            last = now
-        return phases
+        for phase, ns in zip(self._phases, spent, strict=True):
+            phases[phase] += ns
+        verify = [ns for phase, ns in zip(self._phases, spent, strict=True) if phase == "verify"]
+        return Timing(phases, window, verify)
+
+    def _mark(self):
+        raise NotImplementedError
+
+    def _between(self, first, second) -> int:
+        """Nanoseconds from one mark to a later one."""
+        raise NotImplementedError
+
+    def _synchronize(self) -> None:
+        """Wait until the device has nothing left to do."""
 
 
-class DeviceClock:
+class HostClock(Clock):
+    """Marks by the host's clock."""
+
+    _mark = staticmethod(time.perf_counter_ns)
+
+    def _between(self, first: int, second: int) -> int:
+        return second - first
+
+
+class DeviceClock(Clock):
     """Marks by events in the device's own queue, so that an asynchronous operation is charged where it ran.
 
-    `new_event` makes a timing event, `synchronize` waits for the device.
+    `new_event` makes a timing event, `synchronize` waits for the device. Events serve every window anew, so that a mark
+    costs no more than its record.
     """
 
     def __init__(self, new_event: Callable, synchronize: Callable[[], None]) -> None:
         self._new_event = new_event
         self._synchronize = synchronize
+        self._events: list = []
 
-    def start(self) -> None:
-        """Open the window."""
-        self._synchronize()
-        self._marks: list[tuple[str, object]] = []
-        self("start")
-
-    def __call__(self, phase: str) -> None:
-        """Charge the time since the last mark to `phase`."""
-        event = self._new_event()
+    def _mark(self):
+        if len(self._marks) == len(self._events):
+            self._events.append(self._new_event())
+        event = self._events[len(self._marks)]
         event.record()
-        self._marks.append((phase, event))
+        return event
 
-    def stop(self) -> dict[str, int]:
-        """Close the window; nanoseconds by phase, which add up to the window."""
-        self("other")
-        self._synchronize()
-        phases = dict.fromkeys(PHASES, 0)
-        for (_, last), (phase, now) in zip(self._marks, self._marks[1:], strict=False):
-            phases[phase] += round(last.elapsed_time(now) * 1e6)
-        return phases
+    def _between(self, first, second) -> int:
+        return round(first.elapsed_time(second) * 1e6)
 
 
-def clock_for(device: torch.device) -> HostClock | DeviceClock:
+def clock_for(device: torch.device) -> Clock:
     """The clock of a device."""
     if device.type == "cuda":
         return DeviceClock(lambda: torch.cuda.Event(enable_timing=True), torch.cuda.synchronize)

@@ -75,7 +75,8 @@ class TransformersGenerate:
         clock = clock_for(model.device)
         clock.start()
         tokens, _ = self.decode(model, inputs, limits, clock)
-        spent, plain = (sum(ns[p] for p in ns if p not in ("vision", "prefill")) for ns in (clock.stop(), ar_ns))
+        phases = clock.stop().phases_ns, ar_ns
+        spent, plain = (sum(ns[p] for p in ns if p not in ("vision", "prefill")) for ns in phases)
         return Check(len(tokens), compare(expected, tokens), spent, plain)
 
     def reset(self) -> None:

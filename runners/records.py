@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from recap.types import SOURCES, Draft, Output, Request
+from runners.clock import Timing
 from runners.verdict import Verdict
 
 
@@ -29,7 +30,9 @@ class Side:
     drafted    drafted nodes by the value of their source bits, 16 numbers
     depths     drafted nodes at depth 1, 2, ...
     place      position in the rotation: 0 ran first
-    phases_ns  nanoseconds by phase; their sum is the window
+    phases_ns  nanoseconds by phase, from the marks inside the window
+    window_ns  the window by the host's clock; the phases add up to it but for what the marks themselves miss
+    verify_ns  nanoseconds of every verification pass, a number a step
     score      quality in [0, 1], None without a reference
     """
 
@@ -43,12 +46,15 @@ class Side:
     depths: list[int]
     place: int
     phases_ns: dict[str, int]
+    window_ns: int
+    verify_ns: list[int]
     score: float | None = None
 
     @staticmethod
-    def of(output: Output, place: int, phases_ns: dict[str, int]) -> "Side":
+    def of(output: Output, place: int, timing: Timing) -> "Side":
         """The record of an output."""
         steps = output.steps
+        assert len(timing.verify_ns) == len(steps), "a step is one verification pass"
         return Side(
             tokens=output.tokens.tolist(),
             nodes=[len(step.draft) for step in steps],
@@ -59,14 +65,17 @@ class Side:
             drafted=sources_of([step.draft for step in steps]),
             depths=depths_of([step.draft for step in steps]),
             place=place,
-            phases_ns=phases_ns,
+            phases_ns=timing.phases_ns,
+            window_ns=timing.window_ns,
+            verify_ns=timing.verify_ns,
         )
 
     @staticmethod
-    def of_peer(tokens: list[int], committed: list[int], place: int, phases_ns: dict[str, int]) -> "Side":
+    def of_peer(tokens: list[int], committed: list[int], place: int, timing: Timing) -> "Side":
         """The record of an outside peer, whose drafts are not seen: no nodes, no sources."""
         accepted = [emitted - 1 for emitted in committed]
-        return Side(tokens, [], accepted, accepted, committed, [], [], [], place, phases_ns)
+        timed = timing.phases_ns, timing.window_ns, timing.verify_ns
+        return Side(tokens, [], accepted, accepted, committed, [], [], [], place, *timed)
 
 
 @dataclass(frozen=True, slots=True)

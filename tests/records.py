@@ -25,12 +25,13 @@ def side(
     """
     accepted = [c - 1 for c in committed] if accepted is None else list(accepted)
     nodes = [NODES] * len(committed) if nodes is None else list(nodes)
+    phases = dict.fromkeys(PHASES, 0) | {"prefill": int(prefill_ms * 1e6), "verify": int(decode_ms * 1e6)}
     return {
         "tokens": list(range(1 + sum(committed))), "nodes": nodes, "agreed": accepted,
         "accepted": accepted, "committed": list(committed), "sources": [1] * sum(accepted),
         "drafted": [0, sum(nodes), *[0] * 14], "depths": [sum(nodes)], "place": place,
-        "phases_ns": dict.fromkeys(PHASES, 0) | {"prefill": int(prefill_ms * 1e6), "verify": int(decode_ms * 1e6)},
-        "score": score,
+        "phases_ns": phases, "window_ns": sum(phases.values()), "score": score,
+        "verify_ns": [phases["verify"] // len(committed)] * len(committed) if committed else [],
     }  # fmt: skip
 
 

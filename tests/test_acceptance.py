@@ -9,6 +9,7 @@ from analysis import acceptance, metrics
 from recap.decode import generate
 from recap.drafter import Recap
 from recap.types import SOURCES, Draft, Limits, Output
+from runners.clock import Timing
 from runners.records import Side, depths_of, sources_of
 from tests.records import PHASES, frame, record, side
 from tests.reference import verify
@@ -16,7 +17,7 @@ from tests.scripted import FixedDrafts, ScriptedTarget, draft_of, hashed, reques
 from tests.strategies import trees
 
 PROMPT = [1, 2, 3]
-TIMES = dict.fromkeys(PHASES, 1000)
+PHASES_NS = dict.fromkeys(PHASES, 1000)
 
 
 def decoded(emitted: list[int], drafts: list[Draft], stop_ids=(), max_new_tokens: int = 50) -> Output:
@@ -26,8 +27,12 @@ def decoded(emitted: list[int], drafts: list[Draft], stop_ids=(), max_new_tokens
 
 def of(*outputs: Output):
     """The frame of these outputs; AR's side is of no account here."""
-    sides = [as_dict(Side.of(output, 0, TIMES)) for output in outputs]
+    sides = [as_dict(Side.of(output, 0, timing(output))) for output in outputs]
     return frame(*(record(one, one, index) for index, one in enumerate(sides)))
+
+
+def timing(output: Output) -> Timing:
+    return Timing(PHASES_NS, sum(PHASES_NS.values()), [1000] * len(output.steps))
 
 
 def as_dict(it: Side) -> dict:

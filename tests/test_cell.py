@@ -98,7 +98,7 @@ def test_a_summary_holds_what_the_readme_promises(finished):
     it, _ = finished
     promised = {
         "n", "method", "model", "bench", "ablation", "turns", "contract", "verdict", "tau", "tau_pooled", "speedup",
-        "efficiency", "steps", "new_tokens", "phases_ms", "memory", "alarms",
+        "efficiency", "steps", "new_tokens", "phases_ms", "ledger", "memory", "traced", "alarms",
     }  # fmt: skip
     assert promised <= set(summary(it))
     assert summary(it)["generate"]["equal"] == summary(it)["generate"]["requests"]

@@ -19,7 +19,7 @@ LIMITS = Limits(24)
 
 
 def decode(peer: TransformersGenerate, family: str, images: int = 0):
-    """(ids, emitted a pass, phases) of one request."""
+    """(ids, emitted a pass, timing) of one request."""
     clock = HostClock()
     clock.start()
     tokens, passes = peer.decode(model_of(family), inputs_of(family, images), LIMITS, clock)
@@ -33,10 +33,11 @@ def plain(family: str, images: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("family,images", [("qwen2_5_vl", 1), ("llava_next", 1), ("llama", 0), ("qwen2", 0)])
 def test_its_generate_emits_ars_ids_one_a_pass(family, images):
-    tokens, passes, phases = decode(TransformersGenerate(), family, images)
+    tokens, passes, timing = decode(TransformersGenerate(), family, images)
     assert tokens.tolist() == plain(family, images).tolist()
     assert passes == [1] * (len(tokens) - 1)
-    assert phases["prefill"] > 0 and phases["verify"] > 0
+    assert timing.phases_ns["prefill"] > 0 and timing.phases_ns["verify"] > 0
+    assert len(timing.verify_ns) == len(passes)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2"])
