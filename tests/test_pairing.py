@@ -9,6 +9,7 @@ import pytest
 
 from analysis.compare import gain, gain_accepted, gain_over_ar, main, over_orders, percent, report
 from analysis.pairing import Cell, pair, read
+from analysis.summary import summarise
 from runners.cell import run
 from tests.records import frame, record, side, sound
 from tests.test_cell import ROOT, cell
@@ -166,14 +167,14 @@ def templates(tmp_path_factory) -> tuple[Path, Path]:
     base = tmp_path_factory.mktemp("templates")
     shutil.copytree(ROOT / "assets/tiny_qwen", base / "model")
     folders = []
-    for name in ("first", "second"):
+    for name, versus in (("first", ("token_recycling",)), ("second", ())):
         it = cell(
             base / name, f"model.path={base / 'model'}", "limit=2", "generate_check=0", versus=("token_recycling",)
         )
         assert run(it) == 0
         folders.append(it.folder("recap"))
         template = base / "model/chat_template.jinja"
-        template.write_text(template.read_text() + "\n")
+        template.write_text(template.read_text() + "the answer:")
     return tuple(folders)
 
 
@@ -197,8 +198,6 @@ def test_what_cannot_be_compared_ends_in_one_line_and_exit_code_2(templates, cap
 
 def test_a_summary_is_made_of_its_records_alone(templates):
     """Every derived number can be had again from the integers; none is an average of averages."""
-    from analysis.summary import summarise
-
     it = read(templates[0])
     again = json.loads(json.dumps(summarise(it.frame, it.summary["machine"])))
     assert {name: it.summary[name] for name in again} == again
