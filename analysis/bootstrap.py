@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 10_000
+FEW = 5  # clusters below which no resample reaches as far as an honest interval would
 DRAWS = 1_000_000  # clusters drawn at a time, so that memory stays small
 NORMAL = NormalDist()
 
@@ -70,7 +71,7 @@ def resampled_means(
 def interval(
     statistics: NDArray[np.float64], clusters: NDArray | None = None, level: float = 0.95
 ) -> tuple[float, float]:
-    """The expanded percentile interval of resampled statistics [resamples]; NaN where there is but one cluster.
+    """The expanded percentile interval of resampled statistics [resamples]; NaN below FEW clusters.
 
     clusters: those that were resampled; None where they are many, for the plain percentile interval.
     """
@@ -79,7 +80,7 @@ def interval(
     tail = (1 - level) / 2
     if clusters is not None:
         m = len(np.unique(np.asarray(clusters)))
-        if m < 2:
+        if m < FEW:
             return np.nan, np.nan
         tail = NORMAL.cdf(-np.sqrt(m / (m - 1)) * student_quantile(1 - tail, m - 1))
     low, high = np.nanquantile(statistics, [tail, 1 - tail])

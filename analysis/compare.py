@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from analysis.bootstrap import Effect, mean_effect, over_runs
@@ -39,11 +40,11 @@ def over_orders(frames: list[pd.DataFrame], window: str) -> Effect:
     return over_runs([ratios(frame, window).mean() for frame in frames], null=1)
 
 
-def percent(effect: Effect) -> str:
-    """A relative effect as text; one whose interval holds zero says so."""
-    if not effect.ci_low == effect.ci_low:  # NaN: one cluster leaves no interval
-        return f"{effect.mean:+.2%} (no interval)"
-    text = f"{effect.mean:+.2%} [{effect.ci_low:+.2%}, {effect.ci_high:+.2%}]"
+def shown(effect: Effect, form: str = "+.2%") -> str:
+    """An effect as text; one whose interval holds the null says so."""
+    if np.isnan(effect.ci_low):
+        return f"{effect.mean:{form}}, too few inputs for an interval"
+    text = f"{effect.mean:{form}} [{effect.ci_low:{form}}, {effect.ci_high:{form}}]"
     return text + (", within noise" if effect.within_noise else "")
 
 
@@ -53,14 +54,13 @@ def report(runs: Pair, left: str, right: str) -> str:
     one_ar = (runs.left.window_ar == runs.right.window_ar).all()  # measured back to back: nothing to cancel
     lines = [f"{left} against {right}: {runs.left.row.nunique()} inputs, {len(runs.left)} requests"]
     if runs.peer:
-        shown = "; ".join(f"{name}: {a} against {b}" for name, (a, b) in runs.peer.items())
-        lines.append(f"peer, not a method under the same contract; {shown}")
+        fields = "; ".join(f"{name}: {a} against {b}" for name, (a, b) in runs.peer.items())
+        lines.append(f"peer, not a method under the same contract; {fields}")
     for name, window in WINDOWS.items():
-        lines.append(f"throughput, {name}: {percent(gain(runs, window))}")
+        lines.append(f"throughput, {name}: {shown(gain(runs, window))}")
         if not one_ar:
-            lines.append(f"speedup over AR, {name}: {percent(gain_over_ar(runs, window))}")
-    noise = ", within noise" if accepted.within_noise else ""
-    lines.append(f"tau: {accepted.mean:+.3f} [{accepted.ci_low:+.3f}, {accepted.ci_high:+.3f}]{noise}")
+            lines.append(f"speedup over AR, {name}: {shown(gain_over_ar(runs, window))}")
+    lines.append(f"tau: {shown(accepted, '+.3f')}")
     return "\n".join(lines)
 
 

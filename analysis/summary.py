@@ -73,7 +73,7 @@ def table(summaries: list[dict]) -> str:
 
 
 def effect(it: dict, digits: int = 2) -> str:
-    """A mean and its interval; `~` marks one within noise. The mean alone where one cluster leaves no interval."""
+    """A mean and its interval; `~` marks one within noise. The mean alone where so few clusters leave no interval."""
     if math.isnan(it["ci_low"]):
         return _number(it["mean"], digits)
     mark = "~" if it["within_noise"] else ""

@@ -28,7 +28,7 @@ def test_an_efficiency_wholly_above_one_is_told():
 
 
 def test_an_efficiency_whose_interval_holds_one_is_not():
-    mixed = [record(side([2, 2], 1, t), side([1] * 4, 1, 4), i) for i, t in enumerate([1.6, 1.8, 2.2, 2.4])]
+    mixed = [record(side([2, 2], 1, t), side([1] * 4, 1, 4), i) for i, t in enumerate([1.6, 1.8, 1.9, 2.2, 2.4])]
     assert raised(*mixed) == []
 
 

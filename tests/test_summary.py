@@ -22,7 +22,7 @@ def test_a_peer_is_labelled():
 
 
 def test_an_effect_whose_interval_holds_none_is_printed_as_within_noise():
-    mixed = [record(side([2, 2], 1, t), side([1] * 4, 1, 4), i) for i, t in enumerate([3, 4, 5, 4.1])]
+    mixed = [record(side([2, 2], 1, t), side([1] * 4, 1, 4), i) for i, t in enumerate([3, 4, 5, 4.1, 3.9])]
     found = summary(mixed)
     low, high = (found["speedup"]["decode_only"][name] for name in ("ci_low", "ci_high"))
     assert found["speedup"]["decode_only"]["within_noise"] and low < 1 < high
@@ -31,13 +31,13 @@ def test_an_effect_whose_interval_holds_none_is_printed_as_within_noise():
 
 
 def test_a_clear_effect_is_not():
-    found = summary([record(side([2, 2], 1, t), side([1] * 4, 1, 4), i) for i, t in enumerate([2, 2.2, 2.4, 2.1])])
+    found = summary([record(side([2, 2], 1, t), side([1] * 4, 1, 4), i) for i, t in enumerate([2, 2.2, 2.4, 2.1, 2.3])])
     assert not found["speedup"]["decode_only"]["within_noise"]
     assert "~" not in table([found]).splitlines()[3]
 
 
-def test_one_cluster_leaves_no_interval_and_says_so_by_leaving_it_out():
-    found = summary(sound(1))
+def test_too_few_inputs_leave_no_interval_and_say_so_by_leaving_it_out():
+    found = summary(sound(4))
     assert np.isnan(found["speedup"]["decode_only"]["ci_low"]) and found["speedup"]["decode_only"]["within_noise"]
     assert "nan" not in table([found])
 
