@@ -12,8 +12,9 @@ test: .venv/.ready  ## the test suite
 soak: .venv/.ready  ## the long counts behind the short tests
 	RECAP_SOAK=1 $(PY) -m pytest
 
-bench: .venv/.ready  ## what drafting and observing cost
+bench: .venv/.ready  ## what drafting, observing and tracing cost
 	$(PY) scripts/bench.py
+	$(PY) scripts/trace_cost.py
 
 lint: .venv/.ready
 	$(PY) -m ruff check .

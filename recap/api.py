@@ -11,6 +11,7 @@ from recap.targets import target_for
 from recap.types import Limits
 
 OWN_CRITERIA = ("MaxLengthCriteria", "EosTokenCriteria")  # what transformers makes of max_new_tokens and eos_token_id
+OWN_CACHE = "DynamicCache"  # what transformers makes where none is asked for
 
 
 def generate(
@@ -59,7 +60,9 @@ def custom_generate(
     stop = config.eos_token_id
     stop_ids = [] if stop is None else [stop] if isinstance(stop, int) else list(stop)
     room = config.max_length - input_ids.shape[1]
-    for name in ("cache", "past_key_values", "use_cache", "logits_to_keep"):  # the target has its own
+    for name in ("cache", "past_key_values"):
+        _check_cache(inputs.pop(name, None))
+    for name in ("use_cache", "logits_to_keep"):  # the target has its own
         inputs.pop(name, None)
     return generate(model, {"input_ids": input_ids, **inputs}, room, drafter, stop_ids)
 
@@ -68,6 +71,15 @@ def own_stop_ids(model) -> tuple[int, ...]:
     """The stop ids of the model's generation config."""
     stop = model.generation_config.eos_token_id
     return () if stop is None else (stop,) if isinstance(stop, int) else tuple(stop)
+
+
+def _check_cache(cache) -> None:
+    """Refuse a cache that someone chose or filled: the target has its own, which can drop rejected rows."""
+    if cache is not None and (_name(cache) != OWN_CACHE or cache.get_seq_length()):
+        raise ValueError(
+            f"recap decodes with a KV cache of its own, not with a {_name(cache)} of {cache.get_seq_length()} rows: "
+            "leave past_key_values and cache_implementation unset"
+        )
 
 
 def _name(thing) -> str:

@@ -69,7 +69,13 @@ class Pairing:
                 request = self._model.request(inputs, self._limits)
             except ValueError as error:
                 raise RowError(f"bench {self._bench.name}, row {row.id}, turn {turn}: {error}") from error
-            decoded, refusals = self._decode(index, row, turn, inputs, request)
+            try:
+                decoded, refusals = self._decode(index, row, turn, inputs, request)
+            except torch.OutOfMemoryError as error:
+                raise RowError(
+                    f"bench {self._bench.name}, row {row.id}, turn {turn}: out of memory with {len(request.prompt)} "
+                    f"prompt tokens, {visual_tokens(request)} of them visual"
+                ) from error
             plain = decoded.pop(AR)
             contract = self._contract.of(request.prompt, images)
             yield Turn(

@@ -185,10 +185,10 @@ def position_delta(family: str, images: int) -> int:
 
 
 class Watch:
-    """Sees every pass of a model: its position ids, attention mask and logits [rows, vocab]."""
+    """Sees every pass of a model: its ids [rows], position ids, attention mask and logits [rows, vocab]."""
 
     def __init__(self, model) -> None:
-        self.positions, self.masks, self.logits = [], [], []
+        self.ids, self.positions, self.masks, self.logits = [], [], [], []
         self._hook = model.register_forward_hook(self._see, with_kwargs=True)
 
     def __enter__(self):
@@ -198,6 +198,7 @@ class Watch:
         self._hook.remove()
 
     def _see(self, _module, _args, kwargs, output) -> None:
+        self.ids.append(kwargs["input_ids"][0].tolist())
         self.positions.append(kwargs["position_ids"])
         self.masks.append(kwargs["attention_mask"])
         self.logits.append(output.logits[0])

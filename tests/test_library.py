@@ -5,12 +5,22 @@ import sys
 
 import pytest
 import torch
-from transformers import MaxTimeCriteria
+from transformers import DynamicCache, MaxTimeCriteria, StaticCache
 
 import recap
 from baselines.token_recycling import TokenRecycling
 from recap.drafter import Recap
-from tests.models import FAMILIES, SETTINGS, VISION_FAMILIES, VOCAB, fresh_model, inputs_of, model_of, plain_greedy
+from tests.models import (
+    FAMILIES,
+    SETTINGS,
+    VISION_FAMILIES,
+    VOCAB,
+    Watch,
+    fresh_model,
+    inputs_of,
+    model_of,
+    plain_greedy,
+)
 
 NEW = 40
 GREEDY = {"do_sample": False, "repetition_penalty": 1.0, "pad_token_id": 0}
@@ -159,6 +169,32 @@ def test_a_penalty_in_the_checkpoints_own_generation_config_is_refused_too():
     model.generation_config.repetition_penalty = 1.05
     with pytest.raises(ValueError, match="RepetitionPenaltyLogitsProcessor"):
         model.generate(**float_inputs("qwen2_5_vl"), max_new_tokens=9, custom_generate=recap.custom_generate)
+
+
+def filled(model) -> DynamicCache:
+    """A cache that holds the first four tokens of the prompt."""
+    cache = DynamicCache(config=model.config)
+    model(input_ids=float_inputs("llama")["input_ids"][:, :4], past_key_values=cache)
+    return cache
+
+
+CACHES = {
+    "StaticCache of 0 rows": lambda model: {"cache_implementation": "static"},
+    "StaticCache of": lambda model: {"past_key_values": StaticCache(model.config, 64)},
+    "SlotCache of 0 rows": lambda model: {"past_key_values": recap.target_for(model).cache},
+    "DynamicCache of 4 rows": lambda model: {"past_key_values": filled(model)},
+}
+
+
+@pytest.mark.parametrize("named", CACHES)
+def test_custom_generate_refuses_a_cache_of_another_class_or_a_filled_one_before_the_first_pass(named):
+    model = float_model("llama")
+    extra = CACHES[named](model)
+    with Watch(model) as watch, pytest.raises(ValueError, match=named):
+        model.generate(
+            **float_inputs("llama"), **GREEDY, max_new_tokens=9, **extra, custom_generate=recap.custom_generate
+        )
+    assert watch.logits == []
 
 
 # The package
