@@ -15,7 +15,7 @@ from runners.config import explain
 @hydra.main(config_path="conf", config_name="config", version_base="1.3")
 def main(config: DictConfig) -> None:
     """Compose the cell and run it."""
-    from runners.cell import Cell, run  # after the config is known to be sound: loading torch takes seconds
+    from runners.cell import Cell, run  # after the config is known to be sound: loading pandas takes a second
 
     try:
         if not OmegaConf.is_list(config.versus):
@@ -26,7 +26,8 @@ def main(config: DictConfig) -> None:
             methods[name] = hydra.compose("config", overrides=[f"method={name}"]).method
         plain = {name: OmegaConf.to_container(section, resolve=True) for name, section in methods.items()}
         names = {group: choices[group] for group in ("model", "bench")}
-        command = shlex.join(["python", "run.py", *sys.argv[1:]])
+        overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("rerun=")]  # it is to continue
+        command = shlex.join(["python", "run.py", *overrides])
         code = run(Cell(OmegaConf.to_container(config, resolve=True), names, plain, command))
     except (ValueError, FloatingPointError, HydraException) as error:
         refuse(error)

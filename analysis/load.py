@@ -5,24 +5,35 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.lines import COMMITS, committed, read
+
 PREFILL = ("vision", "prefill")
 IDENTITY = (
     "index", "row", "turn", "category", "contract", "prompt", "images", "prompt_tokens", "visual_tokens",
 )  # fmt: skip
 
 
-def load(folder: Path) -> pd.DataFrame:
-    """The frame of one cell's records.jsonl. Raises ValueError naming file and line for a line that is not whole."""
-    path = folder / "records.jsonl"
-    if not path.is_file():
+def load(folder: Path, partial: bool = False) -> pd.DataFrame:
+    """The frame of one cell's records.jsonl.
+
+    partial: take what there is of a run that is not complete. Raises ValueError for such a run otherwise, for a run
+    without a record, and, naming file and line, for a line that is not what was written.
+    """
+    path, status = folder / "records.jsonl", folder / "status.json"
+    if not partial and status.is_file() and (state := json.loads(status.read_text())["state"]) != "ok":
+        raise ValueError(f"{folder}: the run is not complete (its status is {state}); run it again to continue it")
+    size = None
+    if (folder / COMMITS).is_file():
+        inputs = committed(folder)
+        size = inputs[-1]["records"] if inputs else 0
+    if not path.is_file() or (size == 0 and not inputs):
         raise ValueError(f"{path}: no records; was the run completed?")
     rows = []
-    with path.open() as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                rows.append(flatten(json.loads(line)))
-            except (json.JSONDecodeError, KeyError) as error:
-                raise ValueError(f"{path}:{number}: not a whole record ({error})") from None
+    for number, record in enumerate(read(path, size), 1):
+        try:
+            rows.append(flatten(record))
+        except KeyError as error:
+            raise ValueError(f"{path}:{number}: not a whole record ({error})") from None
     return frame_of(rows)
 
 

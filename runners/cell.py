@@ -1,31 +1,26 @@
-"""One cell: a model, a benchmark, a method and those it is compared with, each against the same AR run."""
+"""One cell: a model, a benchmark, a method and those it is compared with, each against the same AR run.
 
-import importlib.metadata
-import platform
-from dataclasses import asdict, dataclass
+What must be known before weights load, and all of what a finished cell needs, is here, free of torch.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
-from tqdm import tqdm
 
-from analysis.load import load
-from analysis.summary import summarise, table
-from baselines.autoregressive import Autoregressive
-from recap.types import Limits
-from runners.benches.base import Bench
-from runners.benches.synthetic import Synthetic
-from runners.config import build, content_hash
-from runners.machine import watch
-from runners.models import Model
-from runners.pair import AR, Method, Pairing, RowError, warm_up
-from runners.peer import Check
-from runners.records import Folder
+from analysis.summary import table
+from runners import status
+from runners.config import content_hash
+from runners.folder import make
+from runners.interrupt import Stopped
+from runners.lock import restarts
 
-WARM_UP_ROWS = 3
-WARM_UP_TOKENS = 32
-HASHED = ("model", "bench", "max_new_tokens", "seed", "dtype", "device", "engine", "ar_logits")
-OK, DIFFERS = 0, 3  # exit codes
+HASHED = ("model", "bench", "max_new_tokens", "seed", "dtype", "device", "engine", "ar_logits", "trace")
+OK, DIFFERS = 0, 3  # exit codes; Stopped has its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +29,7 @@ class Cell:
 
     names    the choices 'model' and 'bench'
     methods  config sections by name, the asked-for one first
-    command  as typed, for the record
+    command  that runs it, for the record
     """
 
     config: dict[str, Any]
@@ -44,34 +39,53 @@ class Cell:
 
     def folder(self, method: str) -> Path:
         """Named by content: everything that changes a method's results, so not `limit`, `out` or its company."""
-        key = content_hash({k: self.config[k] for k in HASHED} | {"method": self.methods[method]})
-        return Path(self.config["out"]) / self.names["model"] / self.names["bench"] / f"{method}-{key}"
+        given = self.config["resume"]
+        if given and method == next(iter(self.methods)):
+            return Path(given)
+        above = Path(given).parent if given else Path(self.config["out"]) / self.names["model"] / self.names["bench"]
+        return above / f"{method}-{content_hash(self.content(method))}"
+
+    def content(self, method: str) -> dict[str, Any]:
+        """What the folder's name stands for."""
+        return {k: self.config[k] for k in HASHED} | {"method": self.methods[method]}
+
+    def yaml(self, method: str) -> str:
+        """Its config as the folder keeps it."""
+        return OmegaConf.to_yaml(OmegaConf.create(self.config | {"method": self.methods[method]}))
+
+    def queue(self) -> None:
+        """Leave word in the folders that this cell is to be run, so that what never starts is missed."""
+        for method in self.methods:
+            path = self.folder(method)
+            if status.read(path) is None:
+                make(path)
+                status.write_whole(path / "config.yaml", self.yaml(method))
+                status.write(path, status.Status("queued", command=self.command))
 
 
 def run(cell: Cell) -> int:
-    """Run it; returns the process's exit code.
+    """Run it, or continue it, or say what is there; returns the process's exit code.
 
     Raises ValueError naming the config key for what cannot be run, before weights load wherever that is possible.
     """
-    config = cell.config
-    check(config)
-    bench: Bench = build(config["bench"], "bench", seed=config["seed"])
-    methods: dict[str, Method] = {AR: Autoregressive(config["ar_logits"])}
-    for place, (name, section) in enumerate(cell.methods.items()):
-        methods[name] = build(section, f"versus.{name}" if place else "method")
-    model: Model = build(config["model"], "model", dtype=config["dtype"], device=config["device"])
-    model.check(Limits(config["max_new_tokens"]))
-    folders = {name: Folder(cell.folder(name), config["trace"]) for name in cell.methods}
-    for name, folder in folders.items():
-        folder.write("config.yaml", _yaml(config | {"method": cell.methods[name]}))
-        folder.status("running")
+    paths = {name: cell.folder(name) for name in cell.methods}
     try:
-        summaries = _measure(cell, model, bench, methods, folders)
-    except BaseException as error:  # a killed run must not look like a running one
-        for folder in folders.values():
-            folder.status("failed", f"{type(error).__name__}: {error}")
+        check(cell.config)
+        for name, path in paths.items():
+            _refuse_another(cell, name, path)
+        summaries = None if cell.config["rerun"] and not restarts() else _finished(paths, cell.config["limit"])
+        if summaries is None:
+            from runners.measure import measure  # loads torch, which takes seconds that a finished cell need not spend
+
+            summaries = measure(cell, paths)
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        stopped.hand_on()
+        return stopped.code
+    except ValueError as error:
+        _fail_queued(paths, error)
         raise
-    _report(summaries, folders)
+    _report(summaries, paths, cell.config["limit"])
     ran = [s for s in summaries if "verdict" in s]
     return OK if all(s["verdict"]["equal"] == s["turns"] for s in ran) else DIFFERS
 
@@ -84,78 +98,60 @@ def check(config: dict[str, Any]) -> None:
         raise ValueError(f"batch_size={config['batch_size']}: one request at a time; only batch_size=1 is supported")
     if config["engine"] != "eager":
         raise ValueError(f"engine={config['engine']}: choose eager")
-    Limits(config["max_new_tokens"])
     for key in ("limit", "generate_check"):
         if config[key] is not None and (type(config[key]) is not int or config[key] < (key == "limit")):
             raise ValueError(f"{key}={config[key]}: expected a number of inputs")
+    if config["resume"] and config["rerun"]:
+        raise ValueError("rerun=true with resume: one measures anew, the other continues; leave one out")
+    if config["resume"] and not (Path(config["resume"]) / "config.yaml").is_file():
+        raise ValueError(f"resume={config['resume']}: not the folder of a cell (it has no config.yaml)")
 
 
-def _measure(
-    cell: Cell, model: Model, bench: Bench, methods: dict[str, Method], folders: dict[str, Folder]
-) -> list[dict]:
-    config = cell.config
-    limits = Limits(config["max_new_tokens"], model.stop_ids)
-    contract = model.contract(limits, config["engine"], config["ar_logits"])
-    warm = Synthetic(part="warmup", pictures=model.reads_images)
-    warm_up(Pairing(model, warm, methods, Limits(WARM_UP_TOKENS, model.stop_ids), contract), warm, WARM_UP_ROWS)
-    pairing = Pairing(model, bench, methods, limits, contract)
-    total = min(len(bench), config["limit"] or len(bench))
-    checked = _spread(total, config["generate_check"])
-    excluded: list[str] = []
-    refusals: dict[str, list[str]] = {name: [] for name in folders}
-    checks: list[Check] = []
-    machine = watch(model.model.device)
-    for index, row in enumerate(tqdm(bench.rows(total), total=total, desc=bench.name, unit="input")):
-        try:
-            turns = list(pairing.row(index, row, checked=index in checked))
-        except RowError as error:
-            excluded.append(str(error))
-            tqdm.write(f"left out: {error}")
-            continue
-        for turn in turns:
-            for name, record in turn.records.items():
-                folders[name].add(record, turn.outputs[name])
-            for name, reason in turn.refusals.items():
-                refusals[name].append(reason)
-        checks += [turn.check for turn in turns if turn.check is not None]
-        machine.look()
-    if len(excluded) == total:
-        raise ValueError(f"not one of {total} inputs could be run; the first: {excluded[0]}")
-    shared = {
-        "command": cell.command,
-        "model": cell.names["model"],
-        "bench": cell.names["bench"],
-        "ablation": None,
-        "contract": asdict(contract) | {"hash": contract.hash()},
-        "ignored_processors": model.ignored_processors(),
-        "excluded": excluded,
-        "generate": _check_summary(checks),
-        "machine": machine.report(),
-        "traced": config["trace"],
-        "versions": _versions(),
-    }
-    return [_finish(folder, name, methods[name], refusals[name], shared) for name, folder in folders.items()]
+def _refuse_another(cell: Cell, method: str, path: Path) -> None:
+    """Records of two configs must not meet in one folder."""
+    try:
+        there = OmegaConf.to_container(OmegaConf.load(path / "config.yaml"))
+    except FileNotFoundError:
+        return
+    then, now = _flat({k: there.get(k) for k in (*HASHED, "method")}), _flat(cell.content(method))
+    differing = [k for k in sorted(then.keys() | now.keys()) if then.get(k, "unset") != now.get(k, "unset")]
+    if differing:
+        pairs = "; ".join(f"{k}={now.get(k, 'unset')}, there {k}={then.get(k, 'unset')}" for k in differing)
+        raise ValueError(f"resume: {path} was measured with other options: {pairs}; without resume= they get a folder")
 
 
-def _finish(folder: Folder, name: str, method: Method, refused: list[str], shared: dict) -> dict:
-    folder.close()
-    summary = {"method": name, "memory": method.memory(), "peer": getattr(method, "differs", None)} | shared
-    summary["refused"] = {"turns": len(refused), "reason": refused[0] if refused else ""}
-    frame = load(folder.path)
-    if len(frame):
-        summary |= summarise(frame, shared["machine"])
-        if shared["excluded"]:
-            summary["alarms"].append(f"{len(shared['excluded'])} inputs left out on both sides")
-    folder.write("summary.json", summary)
-    folder.status("ok")
-    return summary
+def _flat(tree: Any, above: str = "") -> dict[str, Any]:
+    if not isinstance(tree, dict):
+        return {above: tree}
+    return {k: v for name, leaf in tree.items() for k, v in _flat(leaf, f"{above}.{name}" if above else name).items()}
 
 
-def _report(summaries: list[dict], folders: dict[str, Folder]) -> None:
+def _finished(paths: Mapping[str, Path], limit: int | None) -> list[dict] | None:
+    """The summaries, where every folder holds all inputs that are asked for."""
+    summaries = []
+    for path in paths.values():
+        found = status.read(path)
+        if found is None or found.state != "ok" or found.inputs < min(limit or found.available, found.available):
+            return None
+        summaries.append(json.loads((path / "summary.json").read_text()))
+    return summaries
+
+
+def _fail_queued(paths: Mapping[str, Path], error: ValueError) -> None:
+    """A cell of a sweep that cannot even start says so in the folder that awaits it."""
+    for path in paths.values():
+        found = status.read(path)
+        if found is not None and found.state == "queued":
+            status.write(path, found.now("failed", 0, f"ValueError: {error}"))
+
+
+def _report(summaries: list[dict], paths: Mapping[str, Path], limit: int | None) -> None:
     ran = [s for s in summaries if "verdict" in s]
     for summary in ran[:1]:
         print(f"\n{summary['model']} on {summary['bench']}: {summary['n']} inputs, speedups over AR")
         print(table(ran))
+        if len({s["tokens_per_second"]["ar"] for s in ran}) > 1:
+            print("AR ran more than once: every speedup is over the AR run beside its own method")
         if summary["generate"] is not None:
             check = summary["generate"]
             print(
@@ -163,37 +159,13 @@ def _report(summaries: list[dict], folders: dict[str, Folder]) -> None:
                 f"{check['ar_ms_per_token']:.2f} against {check['ms_per_token']:.2f} ms/token, {check['equal']} equal"
             )
     for summary in summaries:
+        there = summary.get("n", 0) + len(summary["excluded"]) + len(summary["failed"])
+        if "n" in summary and limit is not None and there > limit:
+            print(f"{summary['method']}: {there} inputs are there and counted; limit={limit} asked for fewer")
         if summary["refused"]["turns"]:
             print(f"{summary['method']}: transformers refused {summary['refused']['turns']} requests: "
                   f"{summary['refused']['reason']}")  # fmt: skip
         for alarm in summary.get("alarms", ()):
             print(f"alarm, {summary['method']}: {alarm}")
-    for folder in folders.values():
-        print(folder.path)
-
-
-def _spread(total: int, count: int) -> set[int]:
-    """`count` indices spread evenly over `total`."""
-    return {total * k // count for k in range(count)} if count else set()
-
-
-def _check_summary(checks: list[Check]) -> dict | None:
-    known = [check for check in checks if check.tokens > 1]
-    tokens = sum(check.tokens - 1 for check in known)
-    if not tokens:
-        return None
-    return {
-        "requests": len(known),
-        "equal": sum(check.verdict.kind == "equal" for check in known),
-        "ms_per_token": sum(check.decode_ns for check in known) / 1e6 / tokens,
-        "ar_ms_per_token": sum(check.ar_decode_ns for check in known) / 1e6 / tokens,
-    }
-
-
-def _versions() -> dict[str, str]:
-    packages = {name: importlib.metadata.version(name) for name in ("torch", "transformers", "numpy", "numba")}
-    return packages | {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
-
-
-def _yaml(config: dict) -> str:
-    return OmegaConf.to_yaml(OmegaConf.create(config))
+    for path in paths.values():
+        print(path)

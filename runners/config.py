@@ -17,8 +17,6 @@ import hydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from recap.options import check_options
-
 ROOT = Path(__file__).parent.parent
 
 
@@ -27,6 +25,8 @@ def build(section: Mapping[str, Any], key: str, **extra: Any) -> Any:
 
     Raises ValueError naming `key.entry` for an unknown entry, an illegal choice or a target that cannot be imported.
     """
+    from recap.options import check_options  # loads torch, which takes seconds that a finished cell need not spend
+
     arguments = {name: value for name, value in section.items() if name != "_target_"}
     cls = _find(section.get("_target_"), key)
     parameters = {name: p for name, p in inspect.signature(cls).parameters.items() if name not in extra}

@@ -1,6 +1,6 @@
 """AR and the methods back to back on one input, order rotated, under one contract."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -53,10 +53,10 @@ class Pairing:
         self._methods = dict(methods)
         self._clock = clock_for(model.model.device)
 
-    def row(self, index: int, row: Row, checked: bool) -> Iterator[Turn]:
+    def row(self, index: int, row: Row, checked: bool, names: Collection[str] | None = None) -> Iterator[Turn]:
         """Run every turn of a row; later turns see AR's own earlier answers. Raises RowError for a bad row.
 
-        checked: time transformers' own `generate` beside AR as well.
+        checked: time transformers' own `generate` beside AR as well; names: the methods that run, else all.
         """
         try:
             images = row.open_images()
@@ -69,13 +69,7 @@ class Pairing:
                 request = self._model.request(inputs, self._limits)
             except ValueError as error:
                 raise RowError(f"bench {self._bench.name}, row {row.id}, turn {turn}: {error}") from error
-            try:
-                decoded, refusals = self._decode(index, row, turn, inputs, request)
-            except torch.OutOfMemoryError as error:
-                raise RowError(
-                    f"bench {self._bench.name}, row {row.id}, turn {turn}: out of memory with {len(request.prompt)} "
-                    f"prompt tokens, {visual_tokens(request)} of them visual"
-                ) from error
+            decoded, refusals = self._decode(index, row, turn, inputs, request, names)
             plain = decoded.pop(AR)
             contract = self._contract.of(request.prompt, images)
             yield Turn(
@@ -102,8 +96,8 @@ class Pairing:
             )
             answers.append(self._model.text(plain.tokens))
 
-    def _decode(self, index: int, row: Row, turn: int, inputs, request: Request):
-        names = list(self._methods)
+    def _decode(self, index: int, row: Row, turn: int, inputs, request: Request, wanted: Collection[str] | None):
+        names = [name for name in self._methods if wanted is None or name == AR or name in wanted]
         first = index % len(names)
         decoded, refusals = {}, {}
         for place, name in enumerate(names[first:] + names[:first]):
@@ -146,11 +140,14 @@ class Pairing:
             method.reset()
 
 
-def warm_up(pairing: Pairing, bench: Bench, rows: int) -> None:
-    """Compile and warm everything on generated rows, never on a benchmark's rows; then forget it all."""
+def warm_up(pairing: Pairing, bench: Bench, rows: int, checked: bool) -> None:
+    """Compile and warm everything on generated rows, never on a benchmark's rows; then forget it all.
+
+    checked: transformers' own `generate` too.
+    """
     try:
         for index, row in enumerate(bench.rows(rows)):
-            for _ in pairing.row(index, row, checked=index == 0):
+            for _ in pairing.row(index, row, checked=checked and index == 0):
                 pass
     except RowError as error:
         raise ValueError(f"the model cannot answer even a generated question: {error}") from error

@@ -1,16 +1,10 @@
-"""What a run leaves behind: records.jsonl (one line a request), steps.jsonl, summary.json, status.json, config.yaml.
+"""What a run records of a request: a line of records.jsonl and, when traced, one of steps.jsonl a step.
 
-Integers are stored; every ratio is derived in analysis/. Records are written under a temporary name and get their own
-when the cell is complete, so a killed run leaves nothing that could be counted.
+Integers are stored; every ratio is derived in analysis/.
 """
 
-import json
-import os
-import platform
-import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -96,49 +90,6 @@ class Record:
     method: Side
 
 
-class Folder:
-    """The folder of one cell. An earlier run's files stay until this run is complete."""
-
-    def __init__(self, path: Path, trace: bool) -> None:
-        self.path = path
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ValueError(
-                f"out: {path} cannot be made ({error.strerror}); choose another folder with out="
-            ) from None
-        self._records = (path / "records.jsonl.part").open("w")
-        self._steps = (path / "steps.jsonl.part").open("w") if trace else None
-
-    def add(self, record: Record, output: Output | None) -> None:
-        """Append one request's record, and its steps when traced; a peer has no output to trace."""
-        self._records.write(json.dumps(asdict(record)) + "\n")
-        self._records.flush()
-        if self._steps is not None and output is not None:
-            for line in _step_lines(record, output):
-                self._steps.write(json.dumps(line) + "\n")
-
-    def close(self) -> None:
-        """All requests are in: the files get their names, and what an earlier run left beside them goes."""
-        (self.path / "steps.jsonl").unlink(missing_ok=True)
-        for file in (self._records, self._steps):
-            if file is not None:
-                file.close()
-                os.replace(file.name, file.name.removesuffix(".part"))
-
-    def write(self, name: str, content: dict | str) -> None:
-        """Write a small file whole or not at all."""
-        text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
-        part = self.path / f"{name}.part"
-        part.write_text(text)
-        os.replace(part, self.path / name)
-
-    def status(self, state: str, error: str = "") -> None:
-        """state: 'running', 'ok' or 'failed'."""
-        content = {"state": state, "error": error, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-        self.write("status.json", content | {"host": platform.node(), "pid": os.getpid()})
-
-
 def sources_of(drafts: Sequence[Draft]) -> list[int]:
     """How many nodes of these drafts carry each value of the source bits."""
     bits = np.concatenate([np.empty(0, np.int8), *(draft.sources for draft in drafts)])
@@ -165,7 +116,8 @@ def visual_tokens(request: Request) -> int:
     return int((request.masked() < 0).sum())
 
 
-def _step_lines(record: Record, output: Output) -> Iterable[dict]:
+def step_lines(record: Record, output: Output) -> Iterable[dict]:
+    """What every step of a request drafted, accepted and committed."""
     for number, step in enumerate(output.steps):
         yield {
             "row": record.row,

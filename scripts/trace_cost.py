@@ -20,16 +20,16 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from analysis.tracing import barred, overhead  # noqa: E402
-
 from analysis.load import load  # noqa: E402
+from analysis.tracing import barred, overhead  # noqa: E402
 from baselines.autoregressive import Autoregressive  # noqa: E402
 from recap.drafter import Recap  # noqa: E402
 from recap.types import Limits  # noqa: E402
 from runners.benches.synthetic import Synthetic  # noqa: E402
+from runners.folder import Folder, make  # noqa: E402
 from runners.models import Model  # noqa: E402
 from runners.pair import AR, Pairing, warm_up  # noqa: E402
-from runners.records import Folder  # noqa: E402
+from runners.records import step_lines  # noqa: E402
 
 INPUTS, REPEATS, BLOCK = 32, 5, 4
 MODES = {"traced": True, "plain": False}
@@ -44,17 +44,25 @@ def measure(inputs: int, repeats: int, out: Path) -> dict:
         mode: Pairing(model, bench, {AR: Autoregressive(), "recap": Recap()}, limits, contract) for mode in MODES
     }
     for pairing in pairings.values():
-        warm_up(pairing, Synthetic(part="warmup"), 2)
+        warm_up(pairing, Synthetic(part="warmup"), 2, checked=False)
     rows = list(enumerate(bench.rows(inputs)))
     blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
     frames: dict[str, list] = {mode: [] for mode in MODES}
     for repeat in tqdm(range(repeats), desc="repeats"):
-        folders = {mode: Folder(out / f"{mode}-{repeat}", trace) for mode, trace in MODES.items()}
+        paths = {mode: out / f"{mode}-{repeat}" for mode in MODES}
+        for path in paths.values():
+            make(path)
+        folders = {mode: Folder(paths[mode], trace) for mode, trace in MODES.items()}
         for number, block in enumerate(blocks):
             for mode in sorted(MODES, reverse=bool((number + repeat) % 2)):
                 for index, row in block:
-                    for turn in pairings[mode].row(index, row, checked=False):
-                        folders[mode].add(turn.records["recap"], turn.outputs["recap"])
+                    turns = list(pairings[mode].row(index, row, checked=False))
+                    records = [turn.records["recap"] for turn in turns]
+                    steps = [
+                        line for record, turn in zip(records, turns, strict=True)
+                        for line in (step_lines(record, turn.outputs["recap"]) if MODES[mode] else ())
+                    ]  # fmt: skip
+                    folders[mode].commit({"index": index}, [asdict(record) for record in records], steps)
         for mode, folder in folders.items():
             folder.close()
             pairings[mode].reset()

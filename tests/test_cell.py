@@ -2,15 +2,20 @@
 
 import json
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 from PIL import UnidentifiedImageError
 
+from analysis.lines import committed
 from analysis.load import load
 from runners.benches.synthetic import Synthetic
 from runners.cell import Cell, run
+from tests.scripted_cell import stored
 from tests.test_config import compose
 
 ROOT = Path(__file__).parent.parent
@@ -51,7 +56,10 @@ def test_each_method_writes_its_own_whole_folder(finished):
     it, _ = finished
     for method in ("recap", "token_recycling"):
         names = sorted(file.name for file in it.folder(method).iterdir())
-        assert names == ["config.yaml", "records.jsonl", "status.json", "steps.jsonl", "summary.json"]
+        assert names == [
+            "config.yaml", "inputs.jsonl", "lock", "memory.ckpt", "records.jsonl", "status.json", "steps.jsonl",
+            "summary.json",
+        ]  # fmt: skip
         assert json.loads((it.folder(method) / "status.json").read_text())["state"] == "ok"
 
 
@@ -167,14 +175,16 @@ def test_a_run_that_dies_leaves_nothing_that_could_be_counted(tmp_path, monkeypa
     status = json.loads((it.folder("recap") / "status.json").read_text())
     assert status["state"] == "failed" and "ZeroDivisionError" in status["error"]
     assert not (it.folder("recap") / "summary.json").exists()
-    with pytest.raises(ValueError, match=r"records\.jsonl: no records"):
+    with pytest.raises(ValueError, match=r"the run is not complete \(its status is failed\)"):
         load(it.folder("recap"))
+    with pytest.raises(ValueError, match=r"records\.jsonl: no records"):
+        load(it.folder("recap"), partial=True)
 
 
 def test_a_damaged_record_is_named_by_file_and_line(finished, tmp_path):
     it, _ = finished
     whole = (it.folder("recap") / "records.jsonl").read_text().splitlines()
-    (tmp_path / "records.jsonl").write_text("\n".join([whole[0], whole[1][:50]]))
+    (tmp_path / "records.jsonl").write_text("\n".join([whole[0], whole[1][:50], whole[2], ""]))
     with pytest.raises(ValueError, match=r"records\.jsonl:2: not a whole record"):
         load(tmp_path)
 
@@ -217,6 +227,25 @@ def test_a_rerun_that_dies_keeps_the_finished_run(tmp_path, monkeypatch):
     before = (it.folder("recap") / "records.jsonl").read_text()
     monkeypatch.setattr(Synthetic, "score", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        run(it)
-    assert (it.folder("recap") / "records.jsonl").read_text() == before
-    assert summary(it)["turns"] > 0
+        run(cell(tmp_path, "limit=1", "generate_check=0", "rerun=true"))
+    assert (it.folder("recap") / "records.jsonl.1").read_text() == before
+    assert json.loads((it.folder("recap") / "summary.json.1").read_text())["turns"] > 0
+
+
+def test_a_cell_killed_on_a_real_model_is_continued_as_if_it_never_was(tmp_path):
+    overrides = ("limit=4", "max_new_tokens=16", "generate_check=0")
+    unbroken, killed = cell(tmp_path / "unbroken", *overrides), cell(tmp_path / "killed", *overrides)
+    process = subprocess.Popen(
+        [sys.executable, "run.py", *overrides, f"out={tmp_path / 'killed'}"], cwd=ROOT, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 180
+    while len(committed(killed.folder("recap"))) < 2 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert json.loads((killed.folder("recap") / "status.json").read_text())["state"] == "running"
+    assert 2 <= len(committed(killed.folder("recap"))) < 4
+    run(killed)
+    run(unbroken)
+    assert stored(killed) == stored(unbroken)
+    assert summary(killed)["tau"] == summary(unbroken)["tau"]

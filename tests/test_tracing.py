@@ -9,8 +9,8 @@ from analysis.summary import summarise, table
 from analysis.tracing import Overhead, barred, overhead
 from runners.cell import run
 from runners.clock import Clock, HostClock
+from tests.records import frame, record, side
 from tests.test_cell import cell, lines, summary
-from tests.test_metrics import frame, record, side
 
 
 def run_of(slower: float, hiccup: float = 0.0):
