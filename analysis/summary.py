@@ -75,7 +75,7 @@ def table(summaries: list[dict]) -> str:
     ]  # fmt: skip
     lines += [
         (
-            s["method"] + (" (peer)" if s.get("peer") else ""),
+            label(s),
             f"{s['tau']:.2f}",
             f"{s['tau_pooled']:.2f}",
             _effect(s["speedup"]["end_to_end"]),
@@ -93,6 +93,12 @@ def table(summaries: list[dict]) -> str:
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
     rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in [header, *lines]]
     return "\n".join([rows[0], rule, *rows[1:]])
+
+
+def label(summary: dict) -> str:
+    """A method as it is typed: 'recap', or 'recap/backoff' for a rung; outside peers are marked."""
+    rung = f"/{summary['ablation']}" if summary.get("ablation") else ""
+    return summary["method"] + rung + (" (peer)" if summary.get("peer") else "")
 
 
 def _effect(speedup: dict) -> str:

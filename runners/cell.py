@@ -2,19 +2,21 @@
 
 import importlib.metadata
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 from tqdm import tqdm
 
+from analysis.ladder import climb
 from analysis.load import load
-from analysis.summary import summarise, table
+from analysis.summary import label, summarise, table
 from baselines.autoregressive import Autoregressive
 from recap.types import Limits
 from runners.benches.base import Bench
 from runners.benches.synthetic import Synthetic
+from runners.choice import Rung
 from runners.config import build, content_hash
 from runners.models import Model
 from runners.pair import AR, Method, Pairing, RowError, warm_up
@@ -34,17 +36,30 @@ class Cell:
     names    the choices 'model' and 'bench'
     methods  config sections by name, the asked-for one first
     command  as typed, for the record
+    rungs    which of the methods are rungs of the ablation ladder, by name
     """
 
     config: dict[str, Any]
     names: dict[str, str]
     methods: dict[str, dict[str, Any]]
     command: str = ""
+    rungs: dict[str, Rung] = field(default_factory=dict)
 
     def folder(self, method: str) -> Path:
         """Named by content: everything that changes a method's results, so not `limit`, `out` or its company."""
         key = content_hash({k: self.config[k] for k in HASHED} | {"method": self.methods[method]})
         return Path(self.config["out"]) / self.names["model"] / self.names["bench"] / f"{method}-{key}"
+
+    def identity(self, method: str) -> dict[str, Any]:
+        """What summary.json says of a method: its yaml, its rung of the ablation ladder and that rung's predecessor."""
+        rung = self.rungs.get(method)
+        if rung is None:
+            return {"method": method, "ablation": None, "predecessor": None}
+        return {
+            "method": method.removesuffix(f"-{rung.name}"),
+            "ablation": rung.name,
+            "predecessor": rung.predecessor,
+        }
 
 
 def run(cell: Cell) -> int:
@@ -62,7 +77,8 @@ def run(cell: Cell) -> int:
     model.check(Limits(config["max_new_tokens"]))
     folders = {name: Folder(cell.folder(name), config["trace"]) for name in cell.methods}
     for name, folder in folders.items():
-        folder.write("config.yaml", _yaml(config | {"method": cell.methods[name]}))
+        own = {"method": cell.methods[name], "ablation": cell.identity(name)["ablation"]}
+        folder.write("config.yaml", _yaml(config | own))
         folder.status("running")
     try:
         summaries = _measure(cell, model, bench, methods, folders)
@@ -122,14 +138,17 @@ def _measure(
         "command": cell.command,
         "model": cell.names["model"],
         "bench": cell.names["bench"],
-        "ablation": None,
+        "parameters": sum(p.numel() for p in model.model.parameters()),
         "contract": asdict(contract) | {"hash": contract.hash()},
         "ignored_processors": model.ignored_processors(),
         "excluded": excluded,
         "generate": _check_summary(checks),
         "versions": _versions(),
     }
-    return [_finish(folder, name, methods[name], refusals[name], shared) for name, folder in folders.items()]
+    return [
+        _finish(folder, name, methods[name], refusals[name], shared | cell.identity(name))
+        for name, folder in folders.items()
+    ]
 
 
 def _finish(folder: Folder, name: str, method: Method, refused: list[str], shared: dict) -> dict:
@@ -151,6 +170,9 @@ def _report(summaries: list[dict], folders: dict[str, Folder]) -> None:
     for summary in ran[:1]:
         print(f"\n{summary['model']} on {summary['bench']}: {summary['n']} inputs, speedups over AR")
         print(table(ran))
+        rungs = [folder.path for folder, s in zip(folders.values(), summaries, strict=True) if s["ablation"]]
+        if len(rungs) > 1:
+            print(f"\n{climb(rungs)}\n")
         if summary["generate"] is not None:
             check = summary["generate"]
             print(
@@ -159,10 +181,10 @@ def _report(summaries: list[dict], folders: dict[str, Folder]) -> None:
             )
     for summary in summaries:
         if summary["refused"]["turns"]:
-            print(f"{summary['method']}: transformers refused {summary['refused']['turns']} requests: "
+            print(f"{label(summary)}: transformers refused {summary['refused']['turns']} requests: "
                   f"{summary['refused']['reason']}")  # fmt: skip
         for alarm in summary.get("alarms", ()):
-            print(f"alarm, {summary['method']}: {alarm}")
+            print(f"alarm, {label(summary)}: {alarm}")
     for folder in folders.values():
         print(folder.path)
 
