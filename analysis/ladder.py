@@ -13,8 +13,6 @@ from analysis.render import as_text, lined
 from analysis.reproduction import NOT_RUN, complete, on_cuda, shuffled, verdict
 
 SWITCHES = ("expansion", "fusion", "priors", "confidence", "m1", "suffix")  # what the rungs turn
-
-
 MEASURES = {"tau": estimates.tau, "decode_only": estimates.decode_only}
 FEW = 10  # clusters below which a bootstrap interval is not to be trusted
 COLUMNS = (
@@ -94,7 +92,7 @@ def _scopes(rungs: Sequence[Cell], before: Mapping[Cell, Cell | None]) -> list[t
 def _line(scope: str, group: list[Cell], before: Mapping[Cell, Cell | None], names: Mapping[Cell, str]) -> dict:
     """One rung over one or more cells of it, all inputs together."""
     first, previous = group[0], before[group[0]]
-    together = pd.concat([cell.frame.assign(cluster=cell.bench + cell.frame.cluster.astype(str)) for cell in group])
+    together = pd.concat([cell.frame.assign(cluster=_clusters(cell)) for cell in group])
     line = {
         "data": GENERATED if any(cell.generated for cell in group) else REAL,
         "model": first.model,
@@ -107,8 +105,7 @@ def _line(scope: str, group: list[Cell], before: Mapping[Cell, Cell | None], nam
         line |= columns(name, estimate)
     if previous is None:
         return line
-    gains = pd.concat([gain(before[cell].frame, cell.frame).assign(bench=cell.bench) for cell in group])
-    gains = gains.assign(cluster=gains.bench + gains.cluster.astype(str))
+    gains = pd.concat([gain(before[c].frame, c.frame.assign(cluster=_clusters(c))) for c in group])
     ours = estimates.unweighted([estimates.sample(gains, {"gain": lambda frame: frame.gain})])["gain"]
     line |= {"change": _change(previous, first), "reading": reading(ours, gains.cluster.nunique())}
     line |= columns("gain", ours)
@@ -116,6 +113,11 @@ def _line(scope: str, group: list[Cell], before: Mapping[Cell, Cell | None], nam
     if published is not None:
         line |= {"published": published.percent, "verdict": verdict(ours, published.percent, tolerance=0)}
     return line
+
+
+def _clusters(cell: Cell) -> pd.Series:
+    """Names of the clusters that hold over cells: those of one benchmark are the same in every order of its stream."""
+    return cell.bench + "/" + cell.frame.groupby("cluster").row.transform("min")
 
 
 def _published(group: list[Cell], before: list[Cell]) -> Gain | None:

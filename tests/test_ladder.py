@@ -150,6 +150,13 @@ def test_persistence_is_the_mean_over_five_orders(tmp_path):
     assert ours.gain == pytest.approx(6.0) and ours.published == 5.42
 
 
+def test_one_input_in_five_orders_is_one_cluster(tmp_path):
+    for order in range(5):
+        climb(tmp_path, {"confidence": 1.0, "persistent_m1": 1.1}, n=9, bench_options={"order": order})
+    ours = line(ladder.frame(walk(tmp_path)), "persistent_m1")
+    assert ours.reading == "too few inputs"
+
+
 def test_gains_on_generated_inputs_are_marked_so(tmp_path):
     climb(tmp_path, {"fixed_unigram": 1.0, "best_first_unigram": 1.049}, bench="chartqa", source="fixtures-1")
     assert line(ladder.frame(walk(tmp_path)), "best_first_unigram").data == GENERATED
