@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: run test soak bench lint clean
+.PHONY: run test soak bench figures lint clean
 run: .venv/.ready  ## AR against RECAP and Token Recycling on the bundled model
 	$(PY) run.py model=tiny_qwen bench=synthetic method=recap 'versus=[token_recycling,token_recycling_seeded]' limit=32
 
@@ -15,6 +15,9 @@ soak: .venv/.ready  ## the long counts behind the short tests
 bench: .venv/.ready  ## what drafting, observing and tracing cost
 	$(PY) scripts/bench.py
 	$(PY) scripts/trace_cost.py
+
+figures: .venv/.ready  ## the paper's tables and figures, the laptop edition
+	MODEL=tiny_qwen LIMIT=20 PYTHON=$(PY) bash scripts/reproduce.sh
 
 lint: .venv/.ready
 	$(PY) -m ruff check .

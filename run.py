@@ -9,6 +9,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
+from runners.choice import chosen
 from runners.config import explain
 
 
@@ -18,17 +19,15 @@ def main(config: DictConfig) -> None:
     from runners.cell import Cell, run  # after the config is known to be sound: loading pandas takes a second
 
     try:
-        if not OmegaConf.is_list(config.versus):
-            raise ValueError(f"versus={config.versus}: expected a list of methods, as in 'versus=[{config.versus}]'")
         choices = HydraConfig.get().runtime.choices
-        methods = {choices["method"]: config.method}
-        for name in [n for n in config.versus if n not in methods]:
-            methods[name] = hydra.compose("config", overrides=[f"method={name}"]).method
-        plain = {name: OmegaConf.to_container(section, resolve=True) for name, section in methods.items()}
+        methods = chosen(config, choices, HydraConfig.get().overrides.task)
         names = {group: choices[group] for group in ("model", "bench")}
         overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("rerun=")]  # it is to continue
         command = shlex.join(["python", "run.py", *overrides])
-        code = run(Cell(OmegaConf.to_container(config, resolve=True), names, plain, command))
+        plain = OmegaConf.to_container(config, resolve=True)
+        sections = {choice.name: choice.section for choice in methods}
+        rungs = {choice.name: choice.rung for choice in methods if choice.rung is not None}
+        code = run(Cell(plain, names, sections, command, rungs))
     except (ValueError, FloatingPointError, HydraException) as error:
         refuse(error)
     if code:  # in a sweep, the next cells run after a sound one only

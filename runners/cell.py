@@ -6,14 +6,16 @@ What must be known before weights load, and all of what a finished cell needs, i
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from analysis.summary import table
+from analysis.ladder import climb
+from analysis.summary import label, table
 from runners import status
+from runners.choice import Rung
 from runners.config import content_hash
 from runners.folder import make
 from runners.interrupt import Stopped
@@ -30,12 +32,14 @@ class Cell:
     names    the choices 'model' and 'bench'
     methods  config sections by name, the asked-for one first
     command  that runs it, for the record
+    rungs    which of the methods are rungs of the ablation ladder, by name
     """
 
     config: dict[str, Any]
     names: dict[str, str]
     methods: dict[str, dict[str, Any]]
     command: str = ""
+    rungs: dict[str, Rung] = field(default_factory=dict)
 
     def folder(self, method: str) -> Path:
         """Named by content: everything that changes a method's results, so not `limit`, `out` or its company."""
@@ -51,7 +55,19 @@ class Cell:
 
     def yaml(self, method: str) -> str:
         """Its config as the folder keeps it."""
-        return OmegaConf.to_yaml(OmegaConf.create(self.config | {"method": self.methods[method]}))
+        own = {"method": self.methods[method], "ablation": self.identity(method)["ablation"]}
+        return OmegaConf.to_yaml(OmegaConf.create(self.config | own))
+
+    def identity(self, method: str) -> dict[str, Any]:
+        """What summary.json says of a method: its yaml, its rung of the ablation ladder and that rung's predecessor."""
+        rung = self.rungs.get(method)
+        if rung is None:
+            return {"method": method, "ablation": None, "predecessor": None}
+        return {
+            "method": method.removesuffix(f"-{rung.name}"),
+            "ablation": rung.name,
+            "predecessor": rung.predecessor,
+        }
 
     def queue(self) -> None:
         """Leave word in the folders that this cell is to be run, so that what never starts is missed."""
@@ -152,6 +168,9 @@ def _report(summaries: list[dict], paths: Mapping[str, Path], limit: int | None)
         print(table(ran))
         if len({s["tokens_per_second"]["ar"] for s in ran}) > 1:
             print("AR ran more than once: every speedup is over the AR run beside its own method")
+        rungs = [path for path, s in zip(paths.values(), summaries, strict=True) if s["ablation"]]
+        if len(rungs) > 1:
+            print(f"\n{climb(rungs)}\n")
         if summary["generate"] is not None:
             check = summary["generate"]
             print(
@@ -161,11 +180,11 @@ def _report(summaries: list[dict], paths: Mapping[str, Path], limit: int | None)
     for summary in summaries:
         there = summary.get("n", 0) + len(summary["excluded"]) + len(summary["failed"])
         if "n" in summary and limit is not None and there > limit:
-            print(f"{summary['method']}: {there} inputs are there and counted; limit={limit} asked for fewer")
+            print(f"{label(summary)}: {there} inputs are there and counted; limit={limit} asked for fewer")
         if summary["refused"]["turns"]:
-            print(f"{summary['method']}: transformers refused {summary['refused']['turns']} requests: "
+            print(f"{label(summary)}: transformers refused {summary['refused']['turns']} requests: "
                   f"{summary['refused']['reason']}")  # fmt: skip
         for alarm in summary.get("alarms", ()):
-            print(f"alarm, {summary['method']}: {alarm}")
+            print(f"alarm, {label(summary)}: {alarm}")
     for path in paths.values():
         print(path)

@@ -99,14 +99,13 @@ def _finish(
         reason = next(iter(left_out[EXCLUDED] + left_out[FAILED]), "")
         raise ValueError(f"not one of {len(inputs)} inputs could be run; the first: {reason}")
     refused = [reason for entry in inputs for reason in entry["refused"]]
-    summary = {
-        "method": name,
+    summary = cell.identity(name) | {
         "memory": inputs[-1]["memory"] | {"growth": _growth(inputs)},
         "peer": getattr(method, "differs", None),
         "command": cell.command,
         "model": cell.names["model"],
         "bench": cell.names["bench"],
-        "ablation": None,
+        "parameters": model.parameters,
         "contract": asdict(contract) | {"hash": contract.hash()},
         "ignored_processors": model.ignored_processors(),
         "excluded": left_out[EXCLUDED],

@@ -61,6 +61,7 @@ class Model:
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         self.stop_ids = own_stop_ids(self.model)
         self.reads_images = self.target.vision is not None
+        self.parameters = sum(weights.numel() for weights in self.model.parameters())
         self._name, self._revision, self._attention, self._dtype = path, revision or "", attention, dtype
 
     def inputs(self, messages: Sequence[dict], images: Sequence[Image.Image]) -> dict[str, Any]:

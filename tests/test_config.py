@@ -49,9 +49,11 @@ def test_every_peer_file_builds_a_peer(name):
 
 
 @pytest.mark.parametrize("name", choices("experiment"))
-def test_every_experiment_composes_and_names_methods_that_exist(name):
+def test_every_experiment_composes_and_names_methods_and_rungs_that_exist(name):
     config = compose(f"experiment={name}")
-    assert config.versus and set(config.versus) <= set(choices("method"))
+    named = [entry.split("/") for entry in config.versus]
+    assert named and {method for method, *_ in named} <= set(choices("method"))
+    assert {rung for _, *rungs in named for rung in rungs} <= set(choices("ablation"))
 
 
 def test_the_recap_file_states_the_constructors_own_defaults():
