@@ -1,31 +1,32 @@
 """Loads a model and its processor: chats become requests, ids become text."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from PIL import Image
-from transformers import AutoConfig, AutoProcessor
-from transformers.utils import is_torchvision_available
 
 from recap.api import own_stop_ids
-from recap.targets import supported, target_for
+from recap.targets import target_for
 from recap.types import Limits, Request
+from runners.checkpoint import Checkpoint, first_line, locate
 from runners.contract import Contract
+from runners.placing import check_device_map, device_of, devices_of
+from runners.processor import check_processor, load_processor
 
-ROOT = Path(__file__).parent.parent
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
 class Model:
     """A loaded model behind the decode loop.
 
-    path      folder of a checkpoint (relative to the project or absolute), or a hub id
-    revision  pinned revision of a hub id
-    made_by   the command that makes a folder that is not there yet, for the error that says so
+    path        folder of a checkpoint (relative to the project or absolute), or a hub id
+    revision    pinned revision of a hub id; a folder has none
+    made_by     the command that makes a folder that is not there yet, for the error that says so
+    min_pixels, max_pixels   area to which the processor scales images, for processors that have such limits; null = the
+                checkpoint's own
+    device_map  how transformers spreads the model (auto, balanced, sequential, a device); null = all on `device`
 
     A text-only model's processor is its tokenizer.
     """
@@ -38,31 +39,28 @@ class Model:
         dtype: str = "float32",
         device: str = "cpu",
         made_by: str | None = None,
+        min_pixels: int | None = None,
+        max_pixels: int | None = None,
+        device_map: str | None = None,
     ) -> None:
         if dtype not in DTYPES:
             raise ValueError(f"dtype={dtype}: choose one of {', '.join(DTYPES)}")
-        try:
-            place = torch.device(device)
-        except RuntimeError:
-            raise ValueError(f"device={device}: not a torch device; try cpu or cuda") from None
-        if place.type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"device={device}: torch sees no CUDA device here; try device=cpu")
-        source = _locate(path, made_by)
-        where = {"revision": revision} if revision else {}
-        cls = _model_class(source, where)
-        _allow_image_only_processors()
-        try:
-            self.processor = AutoProcessor.from_pretrained(source, **where)
-            model = cls.from_pretrained(source, dtype=getattr(torch, dtype), attn_implementation=attention, **where)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"model.path={path}: the checkpoint cannot be loaded: {_first_line(error)}") from None
-        self.model = model.to(place).eval()
+        place = device_of(device)
+        check_device_map(device_map)
+        checkpoint = locate(path, revision, made_by)
+        cls = checkpoint.model_class()
+        checkpoint.complete()
+        self.processor = load_processor(checkpoint, min_pixels, max_pixels)
+        options = {"dtype": getattr(torch, dtype), "attn_implementation": attention, "device_map": device_map}
+        model = _load(cls, checkpoint, options)
+        self.model = (model if device_map else model.to(place)).eval()
         self.target = target_for(self.model)
+        check_processor(checkpoint, self.processor, self.target.placeholders)
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         self.stop_ids = own_stop_ids(self.model)
         self.reads_images = self.target.vision is not None
         self.parameters = sum(weights.numel() for weights in self.model.parameters())
-        self._name, self._revision, self._attention, self._dtype = path, revision or "", attention, dtype
+        self._name, self._revision, self._attention, self._dtype = path, checkpoint.commit, attention, dtype
 
     def inputs(self, messages: Sequence[dict], images: Sequence[Image.Image]) -> dict[str, Any]:
         """What the model's own processor makes of a chat and its images."""
@@ -74,6 +72,11 @@ class Model:
             return dict(self.processor.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt"))
         text = self.processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         return dict(self.processor(text=[text], images=list(images) or None, return_tensors="pt"))
+
+    def visual_tokens(self, sizes: Sequence[tuple[int, int]]) -> list[int]:
+        """Tokens that images of such (width, height) take in a prompt; no image is opened."""
+        assert self.reads_images, f"{self._name} reads no images"
+        return self.processor._get_num_multimodal_tokens(image_sizes=[(h, w) for w, h in sizes]).num_image_tokens
 
     def check(self, limits: Limits) -> None:
         """Refuse a cap that no prompt could reach."""
@@ -99,7 +102,7 @@ class Model:
             model=self._name,
             revision=self._revision,
             dtype=self._dtype,
-            device=str(self.model.device),
+            device=devices_of(self.model),
             attention=self._attention,
             cache=type(self.target.cache).__name__,
             engine=engine,
@@ -122,42 +125,19 @@ class Model:
         return {k: v for k, passive in neutral.items() if (v := getattr(config, k, None)) not in passive}
 
 
-def _locate(path: str, made_by: str | None) -> str:
-    """A local folder where there is one, else the hub id as it stands."""
-    for folder in (Path(path), ROOT / path):
-        if folder.is_dir():
-            return str(folder)
-    if path.startswith((".", "/", "assets/")) or path.count("/") != 1:
-        way_out = f"run `{made_by}`" if made_by else "give a checkpoint's folder or a hub id (owner/name)"
-        raise ValueError(f"model.path={path}: no such folder; {way_out}")
-    return path
-
-
-def _model_class(source: str, where: dict) -> type:
-    """The transformers class of the checkpoint, refused before any weight is read."""
+def _load(cls: type, checkpoint: Checkpoint, options: dict[str, Any]):
+    """The model with every one of its weights from the checkpoint. Raises ValueError."""
     try:
-        config = AutoConfig.from_pretrained(source, **where)
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"model.path={source}: no model config could be read ({_first_line(error)}); "
-            "without network, point model.path at a local copy"
-        ) from None
-    name = (config.architectures or ["none"])[0]
-    known = sorted(supported())
-    if name not in known:
-        raise ValueError(f"model.path={source}: model class {name} is not supported; supported: {', '.join(known)}")
-    return getattr(transformers, name)
-
-
-def _allow_image_only_processors() -> None:
-    """Qwen2.5-VL's processor asks for a video processor, which needs torchvision; images alone do not.
-
-    Changes the class for the whole process, and only where torchvision is absent.
-    """
-    if not is_torchvision_available():
-        parts = classmethod(lambda cls: ["image_processor", "tokenizer"])
-        transformers.Qwen2_5_VLProcessor.get_attributes = parts
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        model, report = cls.from_pretrained(
+            checkpoint.folder,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # refused below, by name
+            **options,
+        )
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
+        raise checkpoint.fault(f"the checkpoint cannot be loaded: {first_line(error)}") from None
+    wrong = sorted(report["missing_keys"]) + sorted(name for name, *_ in report["mismatched_keys"])
+    if wrong:  # transformers fills them with random numbers
+        raise checkpoint.fault(f"{len(wrong)} weights are missing or of another size than its config says: {wrong[0]}")
+    return model

@@ -13,8 +13,6 @@ from itertools import islice
 import torch
 
 from runners.benches.base import Bench, Row
-from runners.checkpoint import NAME as CHECKPOINT
-from runners.checkpoint import restore, save
 from runners.folder import Folder
 from runners.interrupt import Signals
 from runners.machine import Machine
@@ -23,6 +21,8 @@ from runners.pair import Method, Pairing, RowError, Turn
 from runners.peer import TransformersGenerate
 from runners.progress import Progress
 from runners.records import step_lines
+from runners.snapshot import NAME as SNAPSHOT
+from runners.snapshot import restore, save
 
 CHECKPOINT_SECONDS = 30.0  # what a kill costs at most, in inputs decoded again untimed
 CHECKPOINT_SHARE = 20  # and the time between checkpoints is at least so many times that of writing one
@@ -168,7 +168,7 @@ class Stream:
             self._checkpoint(names, self._total, now=True)
         else:
             for name in names:
-                (self._folders[name].path / CHECKPOINT).unlink(missing_ok=True)
+                (self._folders[name].path / SNAPSHOT).unlink(missing_ok=True)
 
     def _free(self) -> None:
         self._model.target.reset()

@@ -211,7 +211,7 @@ def test_bad_input_is_refused_by_key(tmp_path, override, message):
 def test_a_checkpoint_without_weights_is_refused(tmp_path):
     folder = tmp_path / "bare"
     shutil.copytree(ROOT / "assets/tiny_qwen", folder, ignore=shutil.ignore_patterns("*.safetensors"))
-    with pytest.raises(ValueError, match=r"model\.path=.*bare: the checkpoint cannot be loaded"):
+    with pytest.raises(ValueError, match=r"model\.path=.*bare: model\.safetensors is missing"):
         run(cell(tmp_path / "out", f"model.path={folder}"))
 
 

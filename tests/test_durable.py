@@ -14,7 +14,7 @@ import pytest
 
 from analysis.lines import committed, decode, encode, read
 from analysis.load import load
-from runners import checkpoint, stream
+from runners import snapshot, stream
 from runners.cell import run
 from runners.config import build
 from tests.conftest import SOAK
@@ -122,7 +122,7 @@ def test_what_any_method_remembers_is_restored_from_its_checkpoint(tmp_path, mon
 
 
 def test_a_method_whose_memory_cannot_be_stored_is_decoded_again(tmp_path, monkeypatch, unbroken):
-    monkeypatch.setattr(checkpoint, "NUMPY", ())
+    monkeypatch.setattr(snapshot, "NUMPY", ())
     run(scripted(tmp_path, "limit=3", methods=("recap", "token_recycling")))
     whole = scripted(tmp_path, methods=("recap", "token_recycling"))
     assert not (whole.folder("recap") / "memory.ckpt").exists()
@@ -138,7 +138,7 @@ def test_a_checkpoint_runs_no_code_of_strangers(tmp_path):
     method = build({"_target_": "recap.Recap"}, "method")
     body = pickle.dumps((1, Trap()))
     (tmp_path / "memory.ckpt").write_bytes(zlib.crc32(body).to_bytes(4, "big") + body)
-    assert checkpoint.restore(tmp_path, method, most=5) == 0
+    assert snapshot.restore(tmp_path, method, most=5) == 0
     assert not (tmp_path / "sprung").exists()
 
 
