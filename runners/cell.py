@@ -21,7 +21,9 @@ from runners.folder import make
 from runners.interrupt import Stopped
 from runners.lock import restarts
 
-HASHED = ("model", "bench", "max_new_tokens", "seed", "dtype", "device", "engine", "ar_logits", "trace")
+HASHED = (
+    "model", "bench", "max_new_tokens", "seed", "prompt", "history", "dtype", "device", "engine", "ar_logits", "trace",
+)  # fmt: skip
 OK, DIFFERS = 0, 3  # exit codes; Stopped has its own
 
 
@@ -114,6 +116,9 @@ def check(config: dict[str, Any]) -> None:
         raise ValueError(f"batch_size={config['batch_size']}: one request at a time; only batch_size=1 is supported")
     if config["engine"] != "eager":
         raise ValueError(f"engine={config['engine']}: choose eager")
+    for key, choices in {"prompt": ("speed", "accuracy"), "history": ("ar", "own")}.items():
+        if config[key] not in choices:
+            raise ValueError(f"{key}={config[key]}: choose one of {', '.join(choices)}")
     for key in ("limit", "generate_check"):
         if config[key] is not None and (type(config[key]) is not int or config[key] < (key == "limit")):
             raise ValueError(f"{key}={config[key]}: expected a number of inputs")
@@ -186,5 +191,7 @@ def _report(summaries: list[dict], paths: Mapping[str, Path], limit: int | None)
                   f"{summary['refused']['reason']}")  # fmt: skip
         for alarm in summary.get("alarms", ()):
             print(f"alarm, {label(summary)}: {alarm}")
+    peak = {place: size for place, size in summaries[0]["peak_memory"].items() if size}
+    print("peak memory: " + ", ".join(f"{size / 2**20:.0f} MiB on the {place}" for place, size in peak.items()))
     for path in paths.values():
         print(path)

@@ -40,6 +40,11 @@ def build(section: Mapping[str, Any], key: str, **extra: Any) -> Any:
     return cls(**arguments, **extra)
 
 
+def class_of(section: Mapping[str, Any], key: str) -> type:
+    """The class that a section names. Raises ValueError naming `key._target_` for one that cannot be imported."""
+    return _find(section.get("_target_"), key)
+
+
 def content_hash(content: Mapping[str, Any]) -> str:
     """Eight hex digits that name a cell by its options."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]

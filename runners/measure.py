@@ -1,11 +1,13 @@
 """Measures one cell: weights are loaded, the stream is run to its end, the summaries are written."""
 
 import importlib.metadata
+import inspect
 import platform
+import resource
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,8 +16,9 @@ from analysis.summary import summarise
 from baselines.autoregressive import Autoregressive
 from recap.types import Limits
 from runners.benches.base import Bench
+from runners.benches.dataset import TableBench
 from runners.benches.synthetic import Synthetic
-from runners.config import build
+from runners.config import ROOT, build, class_of
 from runners.contract import Contract
 from runners.folder import DISK_FULL, Folder, make, set_aside
 from runners.interrupt import Signals
@@ -24,6 +27,7 @@ from runners.machine import watch
 from runners.models import Model
 from runners.pair import AR, Method, Pairing, warm_up
 from runners.stream import DONE, EXCLUDED, FAILED, Stream
+from runners.visual import Load, visual_load
 
 if TYPE_CHECKING:
     from runners.cell import Cell
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 WARM_UP_ROWS = 3
 WARM_UP_TOKENS = 32
 GROWTH_POINTS = 20
+OFFERED = {"seed": 0, "prompt": "speed"}  # given to benchmarks that take them; others need them at rest
+MANIFESTS = ROOT / "results/manifests"  # of the hub's data, the same for everyone
 
 
 def measure(cell: "Cell", paths: Mapping[str, Path]) -> list[dict]:
@@ -41,7 +47,7 @@ def measure(cell: "Cell", paths: Mapping[str, Path]) -> list[dict]:
     """
     config = cell.config
     limits = Limits(config["max_new_tokens"])
-    bench: Bench = build(config["bench"], "bench", seed=config["seed"])
+    bench = bench_of(config)
     methods: dict[str, Method] = {AR: Autoregressive(config["ar_logits"])}
     for place, (name, section) in enumerate(cell.methods.items()):
         methods[name] = build(section, f"versus.{name}" if place else "method")
@@ -81,52 +87,93 @@ def _run(cell: "Cell", bench: Bench, methods, limits: Limits, folders: dict[str,
     warm = Synthetic(part="warmup", pictures=model.reads_images)
     warm_limits = Limits(WARM_UP_TOKENS, model.stop_ids)
     warm_up(Pairing(model, warm, methods, warm_limits, contract), warm, WARM_UP_ROWS, config["generate_check"] > 0)
-    pairing = Pairing(model, bench, methods, limits, contract)
+    pairing = Pairing(model, bench, methods, limits, contract, config["history"])
+    load = visual_load(model, bench.rows(total)) if model.reads_images else None
+    print(load or "no input has an image that can be read")
     checked = _spread(total, config["generate_check"])
     label = f"{cell.names['model']} on {cell.names['bench']}"
     machine = watch(model.model.device)
     Stream(model, pairing, bench, methods, folders, total, checked, label, config["trace"], machine).run(signals)
     seen = machine.report()
-    return [_finish(cell, folder, name, methods[name], model, contract, seen) for name, folder in folders.items()]
+    ran = Ran(model, bench, contract, load, seen)
+    return [_finish(cell, folder, name, methods[name], ran) for name, folder in folders.items()]
 
 
-def _finish(
-    cell: "Cell", folder: Folder, name: str, method: Method, model: Model, contract: Contract, machine: dict
-) -> dict:
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What all methods of a run share: with which model, on what, under which contract, beside what other work."""
+
+    model: Model
+    bench: Bench
+    contract: Contract
+    load: Load | None
+    machine: dict
+
+
+def bench_of(config: dict[str, Any]) -> Bench:
+    """The benchmark, given those of the run's own keys that it takes, its rows held to their manifest."""
+    section = config["bench"]
+    taken = inspect.signature(class_of(section, "bench")).parameters
+    given = {key: config[key] for key in OFFERED if key in taken}
+    for key, rest in OFFERED.items():
+        if key not in given and config[key] != rest:
+            raise ValueError(f"{key}={config[key]}: this benchmark has no such choice; leave it at {key}={rest}")
+    bench = build(section, "bench", **given)
+    if isinstance(bench, TableBench):
+        manifest = bench.manifest()
+        manifest.keep(MANIFESTS if manifest.shared else Path(config["out"]) / "manifests")
+    return bench
+
+
+def _finish(cell: "Cell", folder: Folder, name: str, method: Method, ran: Ran) -> dict:
     inputs = folder.inputs
     left_out = {kind: [i["reason"] for i in inputs if i["outcome"] == kind] for kind in (EXCLUDED, FAILED)}
     if not any(entry["outcome"] == DONE for entry in inputs):
         reason = next(iter(left_out[EXCLUDED] + left_out[FAILED]), "")
         raise ValueError(f"not one of {len(inputs)} inputs could be run; the first: {reason}")
     refused = [reason for entry in inputs for reason in entry["refused"]]
+    unpaired = [f"row {entry['row']}, turn {turn}" for entry in inputs for turn in entry["unpaired"]]
     summary = cell.identity(name) | {
         "memory": inputs[-1]["memory"] | {"growth": _growth(inputs)},
         "peer": getattr(method, "differs", None),
         "command": cell.command,
         "model": cell.names["model"],
         "bench": cell.names["bench"],
-        "parameters": model.parameters,
-        "contract": asdict(contract) | {"hash": contract.hash()},
-        "ignored_processors": model.ignored_processors(),
+        "source": ran.bench.source,
+        "parameters": ran.model.parameters,
+        "contract": asdict(ran.contract) | {"hash": ran.contract.hash()},
+        "ignored_processors": ran.model.ignored_processors(),
         "excluded": left_out[EXCLUDED],
         "failed": left_out[FAILED],
         "generate": _check_summary([check for entry in inputs for check in entry["checks"]]),
-        "machine": machine,
+        "unpaired": unpaired,
+        "visual_tokens": asdict(ran.load) if ran.load else None,
+        "peak_memory": peak_memory(),
+        "machine": ran.machine,
         "traced": cell.config["trace"],
         "versions": _versions(),
         "refused": {"turns": len(refused), "reason": refused[0] if refused else ""},
     }
     frame = load(folder.path, partial=True)
     if len(frame):
-        summary |= summarise(frame, machine)
+        summary |= summarise(frame, ran.machine)
         if left_out[EXCLUDED]:
             summary["alarms"].append(f"{len(left_out[EXCLUDED])} inputs left out on both sides")
         if left_out[FAILED]:
             summary["alarms"].append(f"{len(left_out[FAILED])} inputs failed on both sides: out of memory")
+        if unpaired:
+            summary["alarms"].append(f"{len(unpaired)} turns unpaired: asked after answers other than AR's")
         summary["alarms"] += folder.alarms()
     folder.write("summary.json", summary)
     folder.finish()
     return summary
+
+
+def peak_memory() -> dict[str, int]:
+    """Bytes at most in use so far: of this process (pages mapped from files included), of the CUDA device."""
+    unit = 1 if platform.system() == "Darwin" else 1024
+    host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return {"host": host, "device": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0}
 
 
 def _growth(inputs: list[dict]) -> list[dict]:

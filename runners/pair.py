@@ -1,7 +1,8 @@
 """AR and the methods back to back on one input, order rotated, under one contract."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 
@@ -9,6 +10,7 @@ from recap.decode import generate
 from recap.drafter import Drafter
 from recap.types import Ints, Limits, Output, Request
 from runners.benches.base import Bench, Row
+from runners.benches.images import to_rgb
 from runners.clock import clock_for
 from runners.contract import Contract
 from runners.models import Model
@@ -37,40 +39,73 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one request left: a record and an output a method, the reason where transformers refused, the check."""
+    """What one request left: a record and an output a method, the reason where transformers refused, the check.
+
+    unpaired  methods that were asked after other answers than AR's, so that nothing can be compared
+    """
 
     records: dict[str, Record]
     outputs: dict[str, Output | None]
     refusals: dict[str, str]
     check: Check | None
+    number: int
+    unpaired: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One turn as the model is given it, after these earlier answers."""
+
+    answers: tuple[str, ...]
+    inputs: dict[str, Any]
+    request: Request
 
 
 class Pairing:
-    """Runs rows. `methods` holds AR and the methods by name; each keeps its own memory over the stream."""
+    """Runs rows. `methods` holds AR and the methods by name; each keeps its own memory over the stream.
 
-    def __init__(self, model: Model, bench: Bench, methods: Mapping[str, Method], limits: Limits, contract: Contract):
+    history  what later turns see of the earlier ones: 'ar' gives AR's answers to every method, so that all turns are
+             pairs; 'own' gives each method its own, and a turn whose answers so far differ from AR's is not a pair
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        bench: Bench,
+        methods: Mapping[str, Method],
+        limits: Limits,
+        contract: Contract,
+        history: Literal["ar", "own"] = "ar",
+    ) -> None:
         self._model, self._bench, self._limits, self._contract = model, bench, limits, contract
-        self._methods = dict(methods)
+        self._methods, self._history = dict(methods), history
         self._clock = clock_for(model.model.device)
 
     def row(self, index: int, row: Row, checked: bool, names: Collection[str] | None = None) -> Iterator[Turn]:
-        """Run every turn of a row; later turns see AR's own earlier answers. Raises RowError for a bad row.
+        """Run every turn of a row. Raises RowError for a bad row.
 
         checked: time transformers' own `generate` beside AR as well; names: the methods that run, else all.
         """
+        if row.fault:
+            raise RowError(f"bench {self._bench.name}, row {row.id}: {row.fault}")
         try:
-            images = row.open_images()
+            images = [to_rgb(image) for image in row.open_images()]
         except Exception as error:  # whatever a decoder raises on a corrupt file
             raise RowError(f"bench {self._bench.name}, row {row.id}: its image cannot be read ({error})") from error
-        answers: list[str] = []
+        answers: dict[str, tuple[str, ...]] = dict.fromkeys(self._wanted(names), ())
         for turn in range(len(row.turns)):
-            try:
-                inputs = self._model.inputs(self._bench.messages(row, turn, answers, len(images)), images)
-                request = self._model.request(inputs, self._limits)
-            except ValueError as error:
-                raise RowError(f"bench {self._bench.name}, row {row.id}, turn {turn}: {error}") from error
-            decoded, refusals = self._decode(index, row, turn, inputs, request, names)
+            asked = self._ask(row, turn, answers[AR], images)
+            own = {
+                name: asked if before == asked.answers else self._ask(row, turn, before, images)
+                for name, before in answers.items()
+            }
+            decoded, refusals = self._decode(index, row, turn, own)
+            answers = self._answered(answers, decoded)
+            unpaired = [name for name in own if own[name] is not asked]
+            for name in unpaired:
+                decoded.pop(name, None)
             plain = decoded.pop(AR)
+            request = asked.request
             contract = self._contract.of(request.prompt, images)
             yield Turn(
                 {
@@ -92,21 +127,37 @@ class Pairing:
                 },
                 {name: one.output for name, one in decoded.items()},
                 refusals,
-                self._check(inputs, plain) if checked else None,
+                self._check(asked.inputs, plain) if checked else None,
+                turn,
+                unpaired,
             )
-            answers.append(self._model.text(plain.tokens))
 
-    def _decode(self, index: int, row: Row, turn: int, inputs, request: Request, wanted: Collection[str] | None):
-        names = [name for name in self._methods if wanted is None or name == AR or name in wanted]
+    def _wanted(self, names: Collection[str] | None) -> list[str]:
+        return [name for name in self._methods if names is None or name == AR or name in names]
+
+    def _ask(self, row: Row, turn: int, answers: tuple[str, ...], images: list) -> Asked:
+        try:
+            inputs = self._model.inputs(self._bench.messages(row, turn, answers, len(images)), images)
+            return Asked(answers, inputs, self._model.request(inputs, self._limits))
+        except ValueError as error:
+            raise RowError(f"bench {self._bench.name}, row {row.id}, turn {turn}: {error}") from error
+
+    def _answered(self, answers: dict[str, tuple[str, ...]], decoded: dict[str, Decoded]) -> dict[str, tuple[str, ...]]:
+        """The answers so far, this turn's among them; AR's stands in where transformers refused."""
+        own = {name: name if self._history == "own" and name in decoded else AR for name in answers}
+        return {name: (*answers[name], self._model.text(decoded[own[name]].tokens)) for name in answers}
+
+    def _decode(self, index: int, row: Row, turn: int, asked: Mapping[str, Asked]):
+        names = list(asked)
         first = index % len(names)
         decoded, refusals = {}, {}
         for place, name in enumerate(names[first:] + names[:first]):
             method = self._methods[name]
             try:
                 if isinstance(method, TransformersGenerate):
-                    one = self._peer(method, inputs, place)
+                    one = self._peer(method, asked[name].inputs, place)
                 else:
-                    one = self._ours(method, request, place)
+                    one = self._ours(method, asked[name].request, place)
             except Refused as refusal:
                 refusals[name] = str(refusal)
                 continue

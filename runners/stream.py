@@ -113,6 +113,7 @@ class Stream:
                 steps += [] if output is None else step_lines(record, output)
         own = {
             "refused": [turn.refusals[name] for turn in turns if name in turn.refusals],
+            "unpaired": [turn.number for turn in turns if name in turn.unpaired],
             "checks": [asdict(turn.check) for turn in turns if turn.check is not None],
             "memory": self._methods[name].memory(),
         }

@@ -1,12 +1,14 @@
 """What a benchmark is: rows with images and questions, a chat per turn, a score per answer.
 
 A new benchmark is one file here and one yaml in conf/bench. It subclasses `Bench`, yields `Row`s in stream order and
-scores answers; prompts, pairing, clocks and records are the runners' business.
+scores answers; pairing, clocks and records are the runners' business. One that reads a published data set subclasses
+`dataset.DatasetBench`, which finds the rows, chooses the subset and keeps its manifest.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from PIL import Image
 
@@ -18,15 +20,18 @@ class Row:
     id          stable name, the same on every machine
     category    the group that tables split by
     turns       questions in order; single-turn rows have one
-    references  one reference answer a turn, None where the set has none
-    open_images opens the images when they are needed, so that memory stays flat in the number of rows
+    references  what `score` holds the answer of each turn against, None where the set has none
+    open_images opens the images when they are needed, so that memory stays flat in the number of rows; they may be
+                undecoded (PIL reads the size first, the pixels at use) and of any mode
+    fault       why the row cannot be run, "" for a sound one; it is left out on both sides and reported
     """
 
     id: str
     category: str
     turns: tuple[str, ...]
-    references: tuple[str | None, ...]
+    references: tuple[Any, ...]
     open_images: Callable[[], list[Image.Image]] = field(default=list, repr=False)
+    fault: str = ""
 
     def __post_init__(self) -> None:
         assert len(self.turns) == len(self.references) > 0, f"row {self.id}: one reference a turn"
@@ -36,6 +41,7 @@ class Bench(ABC):
     """The base class of all benchmarks."""
 
     name: str
+    source: str = "bundled"  # where its rows come from
     system: str | None = None  # system text put before the first turn
 
     @abstractmethod
