@@ -1,6 +1,7 @@
 """Records to a frame: one row a request, integers only, both sides side by side."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +11,15 @@ PREFILL = ("vision", "prefill")
 
 def load(folder: Path) -> pd.DataFrame:
     """The frame of one cell's records.jsonl. Raises ValueError naming file and line for a line that is not whole."""
+    return pd.DataFrame(_whole(folder, flatten))
+
+
+def read_records(folder: Path) -> list[dict]:
+    """The records of one cell as they are. Raises ValueError naming file and line for a line that is not whole."""
+    return _whole(folder, dict)
+
+
+def _whole(folder: Path, take: Callable[[dict], dict]) -> list[dict]:
     path = folder / "records.jsonl"
     if not path.is_file():
         raise ValueError(f"{path}: no records; was the run completed?")
@@ -17,10 +27,10 @@ def load(folder: Path) -> pd.DataFrame:
     with path.open() as lines:
         for number, line in enumerate(lines, 1):
             try:
-                rows.append(flatten(json.loads(line)))
+                rows.append(take(json.loads(line)))
             except (json.JSONDecodeError, KeyError) as error:
                 raise ValueError(f"{path}:{number}: not a whole record ({error})") from None
-    return pd.DataFrame(rows)
+    return rows
 
 
 def flatten(record: dict) -> dict:

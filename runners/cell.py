@@ -20,6 +20,7 @@ from runners.models import Model
 from runners.pair import AR, Method, Pairing, RowError, warm_up
 from runners.peer import Check
 from runners.records import Folder
+from runners.revisit import record_rows
 
 WARM_UP_ROWS = 3
 WARM_UP_TOKENS = 32
@@ -66,6 +67,9 @@ def run(cell: Cell) -> int:
         folder.status("running")
     try:
         summaries = _measure(cell, model, bench, methods, folders)
+        if config["record"] == "rows":
+            limits = Limits(config["max_new_tokens"], model.stop_ids)
+            record_rows(next(iter(folders.values())).path, cell.names, model, bench, limits)
     except BaseException as error:  # a killed run must not look like a running one
         for folder in folders.values():
             folder.status("failed", f"{type(error).__name__}: {error}")
@@ -83,6 +87,8 @@ def check(config: dict[str, Any]) -> None:
         raise ValueError(f"batch_size={config['batch_size']}: one request at a time; only batch_size=1 is supported")
     if config["engine"] != "eager":
         raise ValueError(f"engine={config['engine']}: choose eager")
+    if config["record"] not in (None, "rows"):
+        raise ValueError(f"record={config['record']}: choose rows or null")
     Limits(config["max_new_tokens"])
     for key in ("limit", "generate_check"):
         if config[key] is not None and (type(config[key]) is not int or config[key] < (key == "limit")):
