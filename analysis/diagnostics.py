@@ -6,6 +6,7 @@ roots.parquet    one row a verification step with a draft: accepted tokens, whet
 sources.parquet  one row a state: drops of log mass, tokens accepted from either source (runners.counterfactual)
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,9 @@ from analysis.metrics import accepted_per_step, tau, tau_pooled
 TABLES = ("recall", "swapped", "roots", "sources")
 BINS = 5  # of visual alignment
 DEEPEST = 5  # accepted lengths from here on are one bin
+COUNTS = ("states", "covered", "hits")
+SHARES = {"coverage": ("covered", "states"), "conditional": ("hits", "covered"), "recall": ("hits", "states")}
+PAIRS = (("M2", "M1"), ("M3", "M2"), ("M3", "M1"), ("backoff", "M1"), ("mixture", "backoff"))
 IMAGES = ("wrong", "mean", "either")
 
 
@@ -43,25 +47,36 @@ def recall_table(frame: pd.DataFrame) -> pd.DataFrame:
     """By benchmark and source: coverage, conditional recall (hits among covered states), recall over all states."""
     lines = []
     for (bench, source), part in frame.groupby(["bench", "source"], sort=False):
-        counts = {name: part[name].to_numpy(float) for name in ("states", "covered", "hits")}
+        counts = {name: part[name].to_numpy(float) for name in COUNTS}
         line = {"bench": bench, "source": source, "states": int(counts["states"].sum())}
-        for name, (top, bottom) in {
-            "coverage": ("covered", "states"), "conditional": ("hits", "covered"), "recall": ("hits", "states"),
-        }.items():  # fmt: skip
+        for name, (top, bottom) in SHARES.items():
             line[name], line[f"{name}_low"], line[f"{name}_high"] = share(part, counts[top], counts[bottom])
         lines.append(line)
     return pd.DataFrame(lines)
 
 
-def gain(frame: pd.DataFrame, source: str, over: str) -> pd.DataFrame:
-    """By benchmark: recall of one source minus another's over the same states, paired, in percentage points."""
+def difference_table(frame: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -> pd.DataFrame:
+    """By benchmark: one source's coverage, conditional recall and recall minus another's, paired, percentage points."""
     lines = []
     for bench, part in frame.groupby("bench", sort=False):
-        wide = part.set_index(["row", "turn", "cluster", "source"])[["states", "hits"]].unstack("source").reset_index()
-        difference = wide["hits"][source].to_numpy(float) - wide["hits"][over].to_numpy(float)
-        line = share(wide, 100 * difference, wide["states"][source].to_numpy(float))
-        lines.append({"bench": bench, **dict(zip(("gain", "gain_low", "gain_high"), line, strict=True))})
+        wide = part.set_index(["row", "turn", "cluster", "source"])[["states", "covered", "hits"]].unstack("source")
+        clusters = wide.index.get_level_values("cluster").to_numpy()
+        for source, over in pairs:
+            values = np.column_stack([wide[name][one] for one in (source, over) for name in COUNTS]).astype(float)
+            line = {"bench": bench, "source": source, "over": over}
+            found = _shares(values.mean(axis=0)), _shares(resampled_means(values, clusters))
+            for name, known, resampled in zip(SHARES, *found, strict=True):
+                line[name] = float(known)
+                line[f"{name}_low"], line[f"{name}_high"] = interval(resampled)
+            lines.append(line)
     return pd.DataFrame(lines)
+
+
+def _shares(means: np.ndarray) -> list[np.ndarray]:
+    """Differences of `SHARES` in points, from means [.., 6] of the `COUNTS` of one source and of another."""
+    counts = [dict(zip(COUNTS, np.moveaxis(means[..., at : at + 3], -1, 0), strict=True)) for at in (0, 3)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return [100 * np.subtract(*(one[top] / one[bottom] for one in counts)) for top, bottom in SHARES.values()]
 
 
 def swapped_table(frame: pd.DataFrame) -> pd.DataFrame:

@@ -30,9 +30,10 @@ from runners.config import build
 from runners.donors import donors, mean_images, wrong_images
 from runners.models import Model
 from runners.recall import NAMES, ColdMemory, states
+from runners.recorder import Logits
 from runners.revisit import Visit, revisit
 from runners.sources import Tree, compare
-from runners.traces import FILE, TOP_K, Logits, Setting, Trace, open_traces, write_table
+from runners.traces import FILE, TOP_K, Setting, Trace, open_traces, write_table
 
 PARTS = {"swapped": swapped_table, "roots": root_table, "sources": source_table}
 

@@ -23,7 +23,7 @@ from hydra.errors import HydraException
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
-from analysis.diagnostics import recall_table, show, tau_table
+from analysis.diagnostics import difference_table, recall_table, show, tau_table
 from recap.decode import generate
 from recap.drafter import Drafter
 from recap.types import Draft, Ints, Limits, Output, Request, Rows, Step
@@ -191,6 +191,8 @@ def run(folder: Path, probs: str, overrides: Sequence[str]) -> None:
         file.with_name("recall.json").write_text(json.dumps(content, indent=2) + "\n")
         print(f"\n{setting.model} on {setting.bench}: what the memories know, probs={probs}")
         print(show(recall_table(frame)))
+        print("paired differences, percentage points")
+        print(show(difference_table(frame)))
         drafter = drafter_of(overrides or DEFAULT)
         taus = tau_frame(drafter, setting, open_traces(file)[1])
         label = " ".join(overrides or DEFAULT)
@@ -207,7 +209,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "overrides", nargs="*", help="the method to replay, as run.py takes it: method=... method.key=..."
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     try:
         run(options.folder, options.probs, options.overrides)
     except (ValueError, HydraException) as error:

@@ -14,7 +14,8 @@ from recap.types import Limits, Request
 from runners.benches.base import Bench, Row
 from runners.contract import digest
 from runners.models import Model
-from runners.traces import FILE, Identity, Setting, record, save
+from runners.recorder import record
+from runners.traces import FILE, Identity, Setting, save
 
 
 @dataclass(frozen=True, slots=True)

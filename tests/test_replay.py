@@ -19,8 +19,9 @@ from recap.types import Limits, Output, Request
 from runners.benches.synthetic import Synthetic
 from runners.models import Model
 from runners.recall import NAMES, ColdMemory, recall
+from runners.recorder import record
 from runners.replay import Committed, main, replay
-from runners.traces import FILE, TOP_K, Identity, Setting, Trace, open_traces, record, save
+from runners.traces import FILE, TOP_K, Identity, Setting, Trace, open_traces, save
 from tests.scripted import ScriptedTarget, hashed, request_of, script
 from tests.strategies import FUSION, SHAPE, WORDS, streams, targets
 
