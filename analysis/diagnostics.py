@@ -18,6 +18,7 @@ from analysis.metrics import accepted_per_step, tau, tau_pooled
 TABLES = ("recall", "swapped", "roots", "sources")
 BINS = 5  # of visual alignment
 DEEPEST = 5  # accepted lengths from here on are one bin
+CELL = ["model", "bench"]
 COUNTS = ("states", "covered", "hits")
 SHARES = {"coverage": ("covered", "states"), "conditional": ("hits", "covered"), "recall": ("hits", "states")}
 PAIRS = (("M2", "M1"), ("M3", "M2"), ("M3", "M1"), ("backoff", "M1"), ("mixture", "backoff"))
@@ -25,13 +26,22 @@ IMAGES = ("wrong", "mean", "either")
 
 
 def load_table(folder: Path, name: str) -> pd.DataFrame:
-    """All tables of that name at or below a folder, one under the other. Raises ValueError where there is none."""
+    """All tables of that name at or below a folder, one under the other.
+
+    Raises ValueError where there is none, and where two are of one model and benchmark.
+    """
     assert name in TABLES
     files = sorted(folder.rglob(f"{name}.parquet"))
     if not files:
         command = "runners.replay" if name == "recall" else "runners.counterfactual"
         raise ValueError(f"{folder}: no {name}.parquet below it; run `python -m {command} {folder}`")
-    return pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
+    tables = {file: pd.read_parquet(file) for file in files}
+    seen: dict[tuple, Path] = {}
+    for file, table in tables.items():
+        for cell in table[CELL].drop_duplicates().itertuples(index=False):
+            if (first := seen.setdefault(tuple(cell), file)) != file:
+                raise ValueError(f"{first.parent} and {file.parent} are of one model and benchmark: name one of them")
+    return pd.concat(tables.values(), ignore_index=True)
 
 
 def share(frame: pd.DataFrame, part: np.ndarray, whole: np.ndarray) -> tuple[float, float, float]:
@@ -46,9 +56,9 @@ def share(frame: pd.DataFrame, part: np.ndarray, whole: np.ndarray) -> tuple[flo
 def recall_table(frame: pd.DataFrame) -> pd.DataFrame:
     """By benchmark and source: coverage, conditional recall (hits among covered states), recall over all states."""
     lines = []
-    for (bench, source), part in frame.groupby(["bench", "source"], sort=False):
+    for (model, bench, source), part in frame.groupby([*CELL, "source"], sort=False):
         counts = {name: part[name].to_numpy(float) for name in COUNTS}
-        line = {"bench": bench, "source": source, "states": int(counts["states"].sum())}
+        line = {"model": model, "bench": bench, "source": source, "states": int(counts["states"].sum())}
         for name, (top, bottom) in SHARES.items():
             line[name], line[f"{name}_low"], line[f"{name}_high"] = share(part, counts[top], counts[bottom])
         lines.append(line)
@@ -58,12 +68,12 @@ def recall_table(frame: pd.DataFrame) -> pd.DataFrame:
 def difference_table(frame: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -> pd.DataFrame:
     """By benchmark: one source's coverage, conditional recall and recall minus another's, paired, percentage points."""
     lines = []
-    for bench, part in frame.groupby("bench", sort=False):
+    for (model, bench), part in frame.groupby(CELL, sort=False):
         wide = part.set_index(["row", "turn", "cluster", "source"])[["states", "covered", "hits"]].unstack("source")
         clusters = wide.index.get_level_values("cluster").to_numpy()
         for source, over in pairs:
             values = np.column_stack([wide[name][one] for one in (source, over) for name in COUNTS]).astype(float)
-            line = {"bench": bench, "source": source, "over": over}
+            line = {"model": model, "bench": bench, "source": source, "over": over}
             found = _shares(values.mean(axis=0)), _shares(resampled_means(values, clusters))
             for name, known, resampled in zip(SHARES, *found, strict=True):
                 line[name] = float(known)
@@ -82,12 +92,13 @@ def _shares(means: np.ndarray) -> list[np.ndarray]:
 def swapped_table(frame: pd.DataFrame) -> pd.DataFrame:
     """By benchmark and source: recall with the true image's rows minus recall with another's, percentage points."""
     lines = []
-    for (bench, source), part in frame.groupby(["bench", "source"], sort=False):
+    for (model, bench, source), part in frame.groupby([*CELL, "source"], sort=False):
         states, true, other = (part[name].to_numpy(float) for name in ("states", "hits", "hits_swapped"))
         gain, low, high = share(part, 100 * (true - other), states)
         lines.append(
             {
-                "bench": bench, "source": source, "states": int(states.sum()), "images": part.cluster.nunique(),
+                "model": model, "bench": bench, "source": source, "states": int(states.sum()),
+                "images": part.cluster.nunique(),
                 "recall": true.sum() / states.sum(), "recall_swapped": other.sum() / states.sum(),
                 "gain": gain, "gain_low": low, "gain_high": high,
             }
@@ -100,7 +111,7 @@ def root_table(frame: pd.DataFrame) -> pd.DataFrame:
     changed = frame.assign(either=frame.wrong | frame["mean"], length=frame.accepted.clip(upper=DEEPEST))
     lines = []
     for image in IMAGES:
-        for length, part in changed.groupby("length"):
+        for (model, length), part in changed.groupby(["model", "length"]):
             shares, resampled = [], []
             for seed, (_, one) in enumerate(part.groupby("bench", sort=False)):
                 values = one[image].to_numpy(float)
@@ -108,7 +119,7 @@ def root_table(frame: pd.DataFrame) -> pd.DataFrame:
                 resampled.append(resampled_means(values, one.cluster.to_numpy(), seed=seed)[:, 0])
             low, high = interval(np.mean(resampled, axis=0))
             label = f"{length}+" if length == DEEPEST else str(length)
-            line = {"image": image, "accepted": label, "benches": len(shares), "steps": len(part)}
+            line = {"model": model, "image": image, "accepted": label, "benches": len(shares), "steps": len(part)}
             lines.append(line | {"changed": float(np.mean(shares)), "changed_low": low, "changed_high": high})
     return pd.DataFrame(lines)
 
@@ -120,17 +131,17 @@ def alignment(frame: pd.DataFrame) -> pd.DataFrame:
     """
     support = {s: frame[[f"{s}_drop_wrong", f"{s}_drop_mean"]].min(axis=1) for s in ("specific", "general")}
     scored = frame.assign(score=support["specific"] - support["general"])
-    ranks = scored.groupby("bench").score.rank(method="first", pct=True)
+    ranks = scored.groupby(CELL).score.rank(method="first", pct=True)
     return scored.assign(bin=np.ceil(ranks * BINS).clip(1, BINS).astype(int))
 
 
 def source_table(frame: pd.DataFrame) -> pd.DataFrame:
     """By alignment bin: tokens accepted from M2/M3 minus tokens accepted from M1, with its interval."""
     lines = []
-    for number, part in alignment(frame).groupby("bin"):
+    for (model, number), part in alignment(frame).groupby(["model", "bin"]):
         difference = (part.specific_accepted - part.general_accepted).to_numpy(float)
         mean, low, high = share(part, difference, np.ones(len(part)))
-        line = {"bin": number, "states": len(part), "score": float(part.score.mean())}
+        line = {"model": model, "bin": number, "states": len(part), "score": float(part.score.mean())}
         lines.append(line | {"difference": mean, "difference_low": low, "difference_high": high})
     return pd.DataFrame(lines)
 
@@ -138,9 +149,9 @@ def source_table(frame: pd.DataFrame) -> pd.DataFrame:
 def tau_table(frame: pd.DataFrame) -> pd.DataFrame:
     """By benchmark: tau of replayed requests, and the share of drafted rows that the method missed."""
     lines = []
-    for bench, part in frame.groupby("bench", sort=False):
+    for (model, bench), part in frame.groupby(CELL, sort=False):
         low, high = interval(1 + resampled_means(accepted_per_step(part).to_numpy(), part.cluster.to_numpy())[:, 0])
-        line = {"bench": bench, "requests": len(part), "steps": int(part.steps_method.sum())}
+        line = {"model": model, "bench": bench, "requests": len(part), "steps": int(part.steps_method.sum())}
         line |= {"tau": tau(part), "tau_low": low, "tau_high": high, "pooled": tau_pooled(part)}
         lines.append(line | {"nodes": int(part.nodes_method.sum()), "unknown": int(part.unknown.sum())})
     return pd.DataFrame(lines)

@@ -111,7 +111,7 @@ def measure(folder: Path) -> dict[str, pd.DataFrame]:
             left_out += 1
             continue
         images = _images(visit, model, limits, trace, openers[donor])
-        identity = {"bench": setting.bench, "row": trace.row, "turn": trace.turn, "cluster": trace.cluster}
+        identity = trace.columns(setting)
         counterfactual = {name: images[name] for name in ("wrong", "mean")}
         logits = {name: one.logits for name, one in images.items()}
         lines = {

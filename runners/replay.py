@@ -137,26 +137,25 @@ def replay(drafter: Drafter, setting: Setting, traces: Iterable[Trace]) -> list[
 def recall_frame(setting: Setting, traces: Iterable[Trace], probs: str) -> pd.DataFrame:
     """Counts of every request and source."""
     return pd.DataFrame(
-        {
-            "bench": setting.bench, "row": trace.row, "turn": trace.turn, "cluster": trace.cluster, "source": source,
-            "states": states, "covered": covered, "hits": hits,
-        }
+        trace.columns(setting) | {"source": source, "states": states, "covered": covered, "hits": hits}
         for trace in traces
         for source, (states, covered, hits) in recall(trace, setting, probs).items()
-    )  # fmt: skip
+    )
 
 
 def tau_frame(drafter: Drafter, setting: Setting, traces: Iterable[Trace]) -> pd.DataFrame:
     """Counts of every request; the columns of a record's method side."""
     return pd.DataFrame(
-        {
-            "bench": setting.bench, "row": trace.row, "turn": trace.turn, "cluster": trace.cluster,
-            "tokens_method": len(output.tokens), "steps_method": len(output.steps),
+        trace.columns(setting)
+        | {
+            "tokens_method": len(output.tokens),
+            "steps_method": len(output.steps),
             "committed_method": sum(len(step.committed) for step in output.steps),
-            "nodes_method": sum(len(step.draft) for step in output.steps), "unknown": unknown,
+            "nodes_method": sum(len(step.draft) for step in output.steps),
+            "unknown": unknown,
         }
         for trace, output, unknown in replay(drafter, setting, traces)
-    )  # fmt: skip
+    )
 
 
 def totals(frame: pd.DataFrame) -> dict[str, dict[str, dict[str, int]]]:

@@ -70,6 +70,11 @@ class Trace:
         """What is resampled: the image, or the conversation where there is none."""
         return self.images or self.row
 
+    def columns(self, setting: Setting) -> dict[str, Any]:
+        """The columns by which tables know the request."""
+        names = {"model": setting.model, "bench": setting.bench, "row": self.row, "turn": self.turn}
+        return names | {"cluster": self.cluster}
+
     def first(self) -> Ints:
         """Indices into `positions` of each text token's first occurrence, in prompt order."""
         _, first = np.unique(self.prompt, return_index=True)

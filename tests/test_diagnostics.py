@@ -19,7 +19,7 @@ from analysis.diagnostics import (
 def counts(*lines) -> pd.DataFrame:
     """(row, source, states, covered, hits); every row is its own cluster."""
     frame = pd.DataFrame(lines, columns=["row", "source", "states", "covered", "hits"])
-    return frame.assign(bench="b", turn=0, cluster=frame.row)
+    return frame.assign(model="m", bench="b", turn=0, cluster=frame.row)
 
 
 def only(frame: pd.DataFrame, **where) -> pd.Series:
@@ -59,7 +59,7 @@ def test_the_gain_over_a_swapped_image_is_in_points_of_all_states():
 
 def roots(bench: str, accepted: int, wrong, mean) -> pd.DataFrame:
     frame = pd.DataFrame({"wrong": wrong, "mean": mean}, dtype=bool)
-    return frame.assign(bench=bench, accepted=accepted, cluster=[f"{bench}{i}" for i in range(len(frame))])
+    return frame.assign(model="m", bench=bench, accepted=accepted, cluster=[f"{bench}{i}" for i in range(len(frame))])
 
 
 def test_changed_roots_weigh_each_benchmark_equally_and_either_counts_a_change_by_any_image():
@@ -83,7 +83,7 @@ def drops(bench: str, scores) -> pd.DataFrame:
     scores = np.asarray(scores, float)
     return pd.DataFrame(
         {
-            "bench": bench, "cluster": [f"{bench}{i}" for i in range(len(scores))],
+            "model": "m", "bench": bench, "cluster": [f"{bench}{i}" for i in range(len(scores))],
             "specific_drop_wrong": scores, "specific_drop_mean": scores + 5,
             "general_drop_wrong": 7.0, "general_drop_mean": 0.0,
             "specific_accepted": (scores > 0).astype(int), "general_accepted": (scores < 0).astype(int),
@@ -106,13 +106,26 @@ def test_the_outcome_of_a_bin_is_m2_and_m3s_accepted_tokens_minus_m1s():
 def test_tau_of_a_replay_averages_requests_and_counts_what_was_not_known():
     frame = pd.DataFrame(
         {
-            "bench": "b", "row": ["r", "s", "t"], "cluster": ["r", "s", "t"], "steps_method": [2, 4, 0],
+            "model": "m", "bench": "b", "row": ["r", "s", "t"], "cluster": ["r", "s", "t"], "steps_method": [2, 4, 0],
             "committed_method": [6, 4, 0], "nodes_method": [20, 40, 0], "unknown": [10, 30, 0],
         }
     )  # fmt: skip
     line = tau_table(frame).iloc[0]
     assert line.tau == pytest.approx(1 + (2 + 0) / 2) and line.pooled == pytest.approx(10 / 6)
     assert (line.requests, line.nodes, line.unknown) == (3, 60, 40)
+
+
+def test_two_models_are_told_apart_and_two_cells_of_one_are_refused(tmp_path):
+    frame = counts(("r", "M1", 10, 4, 3), ("r", "M2", 10, 2, 2))
+    for folder, model in (("x", "m"), ("y", "other"), ("z", "m")):
+        (tmp_path / folder).mkdir()
+        frame.assign(model=model).to_parquet(tmp_path / folder / "recall.parquet")
+        if folder == "y":
+            both = load_table(tmp_path, "recall")
+            assert recall_table(both).states.tolist() == [10] * 4
+            assert difference_table(both, [("M2", "M1")]).coverage.tolist() == [-20, -20]
+    with pytest.raises(ValueError, match=r"x and .*z are of one model and benchmark"):
+        load_table(tmp_path, "recall")
 
 
 def test_a_missing_table_names_the_command_that_makes_it(tmp_path):
