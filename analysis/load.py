@@ -1,6 +1,7 @@
 """Records to a frame: one row a request, integers only, both sides side by side."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -14,11 +15,20 @@ IDENTITY = (
 
 
 def load(folder: Path, partial: bool = False) -> pd.DataFrame:
-    """The frame of one cell's records.jsonl.
+    """The frame of one cell's records.jsonl; `partial` and errors as `read_records`."""
+    return frame_of(_whole(folder, partial, flatten))
+
+
+def read_records(folder: Path, partial: bool = False) -> list[dict]:
+    """The records of one cell as they are.
 
     partial: take what there is of a run that is not complete. Raises ValueError for such a run otherwise, for a run
     without a record, and, naming file and line, for a line that is not what was written.
     """
+    return _whole(folder, partial, dict)
+
+
+def _whole(folder: Path, partial: bool, take: Callable[[dict], dict]) -> list[dict]:
     path, status = folder / "records.jsonl", folder / "status.json"
     if not partial and status.is_file() and (state := json.loads(status.read_text())["state"]) != "ok":
         raise ValueError(f"{folder}: the run is not complete (its status is {state}); run it again to continue it")
@@ -31,10 +41,10 @@ def load(folder: Path, partial: bool = False) -> pd.DataFrame:
     rows = []
     for number, record in enumerate(read(path, size), 1):
         try:
-            rows.append(flatten(record))
+            rows.append(take(record))
         except KeyError as error:
             raise ValueError(f"{path}:{number}: not a whole record ({error})") from None
-    return frame_of(rows)
+    return rows
 
 
 def frame_of(rows: list[dict]) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from analysis.summary import label, table
 from runners import status
 from runners.choice import Rung
 from runners.config import content_hash
-from runners.folder import make
+from runners.folder import ROWS, make
 from runners.interrupt import Stopped
 from runners.lock import restarts
 
@@ -91,7 +91,7 @@ def run(cell: Cell) -> int:
         check(cell.config)
         for name, path in paths.items():
             _refuse_another(cell, name, path)
-        summaries = None if cell.config["rerun"] and not restarts() else _finished(paths, cell.config["limit"])
+        summaries = None if cell.config["rerun"] and not restarts() else _finished(paths, cell.config)
         if summaries is None:
             from runners.measure import measure  # loads torch, which takes seconds that a finished cell need not spend
 
@@ -116,9 +116,9 @@ def check(config: dict[str, Any]) -> None:
         raise ValueError(f"batch_size={config['batch_size']}: one request at a time; only batch_size=1 is supported")
     if config["engine"] != "eager":
         raise ValueError(f"engine={config['engine']}: choose eager")
-    for key, choices in {"prompt": ("speed", "accuracy"), "history": ("ar", "own")}.items():
+    for key, choices in {"prompt": ("speed", "accuracy"), "history": ("ar", "own"), "record": (None, "rows")}.items():
         if config[key] not in choices:
-            raise ValueError(f"{key}={config[key]}: choose one of {', '.join(choices)}")
+            raise ValueError(f"{key}={config[key]}: choose one of {', '.join(str(c or 'null') for c in choices)}")
     for key in ("limit", "generate_check"):
         if config[key] is not None and (type(config[key]) is not int or config[key] < (key == "limit")):
             raise ValueError(f"{key}={config[key]}: expected a number of inputs")
@@ -147,9 +147,11 @@ def _flat(tree: Any, above: str = "") -> dict[str, Any]:
     return {k: v for name, leaf in tree.items() for k, v in _flat(leaf, f"{above}.{name}" if above else name).items()}
 
 
-def _finished(paths: Mapping[str, Path], limit: int | None) -> list[dict] | None:
-    """The summaries, where every folder holds all inputs that are asked for."""
-    summaries = []
+def _finished(paths: Mapping[str, Path], config: Mapping[str, Any]) -> list[dict] | None:
+    """The summaries, where every folder holds all that is asked for."""
+    summaries, limit = [], config["limit"]
+    if config["record"] and not (next(iter(paths.values())) / ROWS).is_file():
+        return None
     for path in paths.values():
         found = status.read(path)
         if found is None or found.state != "ok" or found.inputs < min(limit or found.available, found.available):

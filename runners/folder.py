@@ -14,8 +14,8 @@ from analysis.lines import COMMITS, committed, encode, read
 from runners.status import Status, write, write_whole
 from runners.status import read as read_status
 
-RECORDS, STEPS = "records.jsonl", "steps.jsonl"
-RESULTS = (COMMITS, RECORDS, STEPS, "summary.json", "status.json", "config.yaml")
+RECORDS, STEPS, ROWS = "records.jsonl", "steps.jsonl", "rows.parquet"
+RESULTS = (COMMITS, RECORDS, STEPS, ROWS, "summary.json", "status.json", "config.yaml")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -26,6 +26,7 @@ from runners.lock import hold, patience, restarts
 from runners.machine import watch
 from runners.models import Model
 from runners.pair import AR, Method, Pairing, warm_up
+from runners.revisit import record_rows
 from runners.stream import DONE, EXCLUDED, FAILED, Stream
 from runners.visual import Load, visual_load
 
@@ -95,6 +96,8 @@ def _run(cell: "Cell", bench: Bench, methods, limits: Limits, folders: dict[str,
     machine = watch(model.model.device)
     Stream(model, pairing, bench, methods, folders, total, checked, label, config["trace"], machine).run(signals)
     seen = machine.report()
+    if config["record"] == "rows":
+        record_rows(next(iter(folders.values())).path, cell.names, model, bench, limits)
     ran = Ran(model, bench, contract, load, seen)
     return [_finish(cell, folder, name, methods[name], ran) for name, folder in folders.items()]
 
