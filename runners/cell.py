@@ -1,6 +1,7 @@
 """One cell: a model, a benchmark, a method and those it is compared with, each against the same AR run."""
 
 import importlib.metadata
+import json
 import platform
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,9 +21,11 @@ from runners.models import Model
 from runners.pair import AR, Method, Pairing, RowError, warm_up
 from runners.peer import Check
 from runners.records import Folder
+from runners.verdict import KINDS, Verdict, sound
 
 WARM_UP_ROWS = 3
 WARM_UP_TOKENS = 32
+SHOWN = 10  # outputs that differ, a line each
 HASHED = ("model", "bench", "max_new_tokens", "seed", "dtype", "device", "engine", "ar_logits")
 OK, DIFFERS = 0, 3  # exit codes
 
@@ -70,9 +73,10 @@ def run(cell: Cell) -> int:
         for folder in folders.values():
             folder.status("failed", f"{type(error).__name__}: {error}")
         raise
-    _report(summaries, folders)
+    _report(summaries, folders, model)
     ran = [s for s in summaries if "verdict" in s]
-    return OK if all(s["verdict"]["equal"] == s["turns"] for s in ran) else DIFFERS
+    believed = all(sound(s["verdict"], config["dtype"], config["allow_ties"]) for s in ran)
+    return OK if believed else DIFFERS
 
 
 def check(config: dict[str, Any]) -> None:
@@ -146,7 +150,7 @@ def _finish(folder: Folder, name: str, method: Method, refused: list[str], share
     return summary
 
 
-def _report(summaries: list[dict], folders: dict[str, Folder]) -> None:
+def _report(summaries: list[dict], folders: dict[str, Folder], model: Model) -> None:
     ran = [s for s in summaries if "verdict" in s]
     for summary in ran[:1]:
         print(f"\n{summary['model']} on {summary['bench']}: {summary['n']} inputs, speedups over AR")
@@ -155,7 +159,8 @@ def _report(summaries: list[dict], folders: dict[str, Folder]) -> None:
             check = summary["generate"]
             print(
                 f"AR against transformers' own generate on {check['requests']} of these requests: "
-                f"{check['ar_ms_per_token']:.2f} against {check['ms_per_token']:.2f} ms/token, {check['equal']} equal"
+                f"{check['ar_ms_per_token']:.2f} against {check['ms_per_token']:.2f} ms/token, "
+                + ", ".join(f"{count} {kind}" for kind, count in check["verdict"].items() if count)
             )
     for summary in summaries:
         if summary["refused"]["turns"]:
@@ -163,8 +168,21 @@ def _report(summaries: list[dict], folders: dict[str, Folder]) -> None:
                   f"{summary['refused']['reason']}")  # fmt: skip
         for alarm in summary.get("alarms", ()):
             print(f"alarm, {summary['method']}: {alarm}")
+        for line in _differences(folders[summary["method"]].path, model):
+            print(f"{summary['method']}: {line}")
     for folder in folders.values():
         print(folder.path)
+
+
+def _differences(folder: Path, model: Model) -> list[str]:
+    """A line for each request whose outputs differ, the first ten of them."""
+    records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    lines = [
+        f"{record['row']}, turn {record['turn']}: {Verdict(**record['verdict']).show(model.token)}"
+        for record in records
+        if record["verdict"]["kind"] != "equal"
+    ]
+    return lines[:SHOWN] + [f"and {len(lines) - SHOWN} more outputs that differ"] * (len(lines) > SHOWN)
 
 
 def _spread(total: int, count: int) -> set[int]:
@@ -180,6 +198,7 @@ def _check_summary(checks: list[Check]) -> dict | None:
     return {
         "requests": len(known),
         "equal": sum(check.verdict.kind == "equal" for check in known),
+        "verdict": {kind: sum(check.verdict.kind == kind for check in known) for kind in KINDS},
         "ms_per_token": sum(check.decode_ns for check in known) / 1e6 / tokens,
         "ar_ms_per_token": sum(check.ar_decode_ns for check in known) / 1e6 / tokens,
     }

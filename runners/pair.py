@@ -5,16 +5,18 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from recap.decode import generate
-from recap.drafter import Drafter
+from recap.decode import generate, no_clock
+from recap.drafter import NOTHING, Drafter
 from recap.types import Ints, Limits, Output, Request
 from runners.benches.base import Bench, Row
 from runners.clock import clock_for
 from runners.contract import Contract
+from runners.diagnosis import diagnose, reference
 from runners.models import Model
+from runners.passes import Evidence, OutputLayer, again, evidence_of
 from runners.peer import Check, Refused, TransformersGenerate
 from runners.records import Record, Side, visual_tokens
-from runners.verdict import compare
+from runners.verdict import Verdict, compare
 
 AR = "AR"  # the reference; distinct from the method `ar`
 
@@ -69,7 +71,10 @@ class Pairing:
                 request = self._model.request(inputs, self._limits)
             except ValueError as error:
                 raise RowError(f"bench {self._bench.name}, row {row.id}, turn {turn}: {error}") from error
-            decoded, refusals = self._decode(index, row, turn, inputs, request)
+            try:
+                decoded, refusals = self._decode(index, row, turn, inputs, request)
+            except FloatingPointError as error:
+                raise RowError(f"bench {self._bench.name}, row {row.id}, turn {turn}: {error}") from error
             plain = decoded.pop(AR)
             contract = self._contract.of(request.prompt, images)
             yield Turn(
@@ -84,7 +89,7 @@ class Pairing:
                         images=contract.images,
                         prompt_tokens=len(request.prompt),
                         visual_tokens=visual_tokens(request),
-                        verdict=compare(plain.tokens, one.tokens),
+                        verdict=self._judge(inputs, request, plain, one, self._methods[name]),
                         ar=plain.side,
                         method=one.side,
                     )
@@ -92,7 +97,7 @@ class Pairing:
                 },
                 {name: one.output for name, one in decoded.items()},
                 refusals,
-                self._check(inputs, plain) if checked else None,
+                self._check(inputs, request, plain) if checked else None,
             )
             answers.append(self._model.text(plain.tokens))
 
@@ -125,9 +130,29 @@ class Pairing:
         tokens, committed = peer.decode(self._model.model, moved, self._limits, self._clock)
         return Decoded(tokens, Side.of_peer(tokens.tolist(), committed, place, self._clock.stop()))
 
-    def _check(self, inputs, plain: Decoded) -> Check:
-        moved = self._model.moved(inputs)
-        return TransformersGenerate().check(self._model.model, moved, self._limits, plain.tokens, plain.side.phases_ns)
+    def _check(self, inputs, request: Request, plain: Decoded) -> Check:
+        peer = TransformersGenerate()
+        one = self._peer(peer, inputs, 0)
+        return Check.of(one.side, plain.side, self._judge(inputs, request, plain, one, peer))
+
+    def _judge(self, inputs, request: Request, plain: Decoded, one: Decoded, method: Method) -> Verdict:
+        """Equal, or the first difference with its cause."""
+        verdict = compare(plain.tokens, one.tokens)
+        if verdict.kind == "equal":
+            return verdict
+        sizes, wanted = [], NOTHING
+        if one.output is not None:
+            sizes, wanted = [1 + len(step.draft) for step in one.output.steps], method.wants(request)
+        known = reference(self._model.target, request, plain.tokens, sizes, wanted)
+        seen = (self._again(inputs, request, self._methods[AR], plain), self._again(inputs, request, method, one))
+        return diagnose(verdict, (plain.tokens, one.tokens), seen, known)
+
+    def _again(self, inputs, request: Request, method: Method, first: Decoded) -> Evidence:
+        if first.output is not None:
+            return again(self._model.target, method, first.output, request, self._limits)
+        with OutputLayer(self._model.model) as layer:
+            tokens, emitted = method.decode(self._model.model, self._model.moved(inputs), self._limits, no_clock)
+        return evidence_of(tokens, emitted, layer.passes)
 
     def _own(self, contract: Contract, name: str) -> Contract:
         """A peer's contract names its own cache class."""
