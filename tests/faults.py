@@ -121,6 +121,22 @@ class Noise(Fault):
         return logits + torch.randn_like(logits) if self.strikes else logits
 
 
+class NotFinite(Fault):
+    """Logits are NaN in a request whose prompt has so many tokens."""
+
+    def __init__(self, model, since: int, prompt_tokens: int) -> None:
+        super().__init__(model, since)
+        self.prompt_tokens = prompt_tokens
+
+    def prefill(self, request, positions, top_k, clock):
+        self.sick = len(request.prompt) == self.prompt_tokens
+        return super().prefill(request, positions, top_k, clock)
+
+    def _forward(self, **inputs):
+        logits = super()._forward(**inputs)
+        return logits * torch.nan if self.strikes and self.sick else logits
+
+
 def planted(fault: type[Fault], model, **options) -> TreeTarget:
     """The model's own target with a fault."""
     family = type(target_for(model))

@@ -1,6 +1,7 @@
 """One real cell on the bundled model: files, counts, verdicts, errors."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from PIL import UnidentifiedImageError
 from analysis.load import load
 from runners.benches.synthetic import Synthetic
 from runners.cell import Cell, run
+from tests.faults import NotFinite, RowNotDropped, planted
 from tests.test_config import compose
 
 ROOT = Path(__file__).parent.parent
@@ -220,3 +222,34 @@ def test_a_rerun_that_dies_keeps_the_finished_run(tmp_path, monkeypatch):
         run(it)
     assert (it.folder("recap") / "records.jsonl").read_text() == before
     assert summary(it)["turns"] > 0
+
+
+def with_a_fault(monkeypatch, fault, **options):
+    """Every model loads with this fault planted in its target."""
+    monkeypatch.setattr("runners.models.target_for", lambda model: planted(fault, model, **options))
+
+
+def test_a_difference_is_recorded_with_its_cause_printed_and_fails_the_run(tmp_path, monkeypatch, capsys):
+    with_a_fault(monkeypatch, RowNotDropped, since=1)
+    it = cell(tmp_path, "generate_check=0", "limit=2", "max_new_tokens=24", "allow_ties=true")
+    assert run(it) == 3
+    verdicts = [record["verdict"] for record in lines(it.folder("recap") / "records.jsonl")]
+    wrong = [verdict for verdict in verdicts if verdict["kind"] != "equal"]
+    assert wrong and {verdict["kind"] for verdict in wrong} == {"position_or_cache"}
+    assert all(verdict["gap"] > 0 and verdict["repeatable"] for verdict in wrong)
+    assert summary(it)["verdict"]["position_or_cache"] == len(wrong)
+    one = (
+        r"^recap: synthetic-00000\d, turn \d: token \d+ is \d+ '.*', AR has \d+ '.*'; gap [\d.e-]+; position_or_cache; "
+    )
+    assert len(re.findall(one + "repeats itself$", capsys.readouterr().out, re.MULTILINE)) == len(wrong)
+
+
+def test_logits_that_are_not_finite_leave_an_input_out_with_advice_on_dtype(tmp_path, monkeypatch):
+    with_a_fault(monkeypatch, NotFinite, since=2, prompt_tokens=40)  # the second row's prompt
+    it = cell(tmp_path, "generate_check=0", "max_new_tokens=12")
+    assert run(it) == 0
+    assert summary(it)["excluded"] == [
+        "bench synthetic, row synthetic-000001, turn 0: "
+        "the model's logits are not finite; try dtype=bfloat16 or dtype=float32"
+    ]
+    assert summary(it)["n"] == ROWS - 1
