@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from analysis.ladder import climb
+from analysis.load import read_records
 from analysis.summary import label, table
 from runners import status
 from runners.choice import Rung
@@ -20,10 +21,12 @@ from runners.config import content_hash
 from runners.folder import ROWS, make
 from runners.interrupt import Stopped
 from runners.lock import restarts
+from runners.verdict import Verdict, sound
 
 HASHED = (
     "model", "bench", "max_new_tokens", "seed", "prompt", "history", "dtype", "device", "engine", "ar_logits", "trace",
 )  # fmt: skip
+SHOWN = 10  # outputs that differ, a line each
 OK, DIFFERS = 0, 3  # exit codes; Stopped has its own
 
 
@@ -104,8 +107,8 @@ def run(cell: Cell) -> int:
         _fail_queued(paths, error)
         raise
     _report(summaries, paths, cell.config["limit"])
-    ran = [s for s in summaries if "verdict" in s]
-    return OK if all(s["verdict"]["equal"] == s["turns"] for s in ran) else DIFFERS
+    believed = (sound(s["verdict"], s["contract"]["dtype"], cell.config["allow_ties"]) for s in summaries if "n" in s)
+    return OK if all(believed) else DIFFERS
 
 
 def check(config: dict[str, Any]) -> None:
@@ -182,9 +185,10 @@ def _report(summaries: list[dict], paths: Mapping[str, Path], limit: int | None)
             check = summary["generate"]
             print(
                 f"AR against transformers' own generate on {check['requests']} of these requests: "
-                f"{check['ar_ms_per_token']:.2f} against {check['ms_per_token']:.2f} ms/token, {check['equal']} equal"
+                f"{check['ar_ms_per_token']:.2f} against {check['ms_per_token']:.2f} ms/token, "
+                + ", ".join(f"{count} {kind}" for kind, count in check["verdict"].items() if count)
             )
-    for summary in summaries:
+    for summary, path in zip(summaries, paths.values(), strict=True):
         there = summary.get("n", 0) + len(summary["excluded"]) + len(summary["failed"])
         if "n" in summary and limit is not None and there > limit:
             print(f"{label(summary)}: {there} inputs are there and counted; limit={limit} asked for fewer")
@@ -193,7 +197,19 @@ def _report(summaries: list[dict], paths: Mapping[str, Path], limit: int | None)
                   f"{summary['refused']['reason']}")  # fmt: skip
         for alarm in summary.get("alarms", ()):
             print(f"alarm, {label(summary)}: {alarm}")
+        for line in _differences(path) if "n" in summary else ():
+            print(f"{label(summary)}: {line}")
     peak = {place: size for place, size in summaries[0]["peak_memory"].items() if size}
     print("peak memory: " + ", ".join(f"{size / 2**20:.0f} MiB on the {place}" for place, size in peak.items()))
     for path in paths.values():
         print(path)
+
+
+def _differences(folder: Path) -> list[str]:
+    """A line for each request whose outputs differ, the first ten of them."""
+    lines = [
+        f"{record['row']}, turn {record['turn']}: {Verdict(**record['verdict']).show()}"
+        for record in read_records(folder)
+        if record["verdict"]["kind"] != "equal"
+    ]
+    return lines[:SHOWN] + [f"and {len(lines) - SHOWN} more outputs that differ"] * (len(lines) > SHOWN)

@@ -28,12 +28,13 @@ from recap.types import Limits, Request, Rows
 from runners.benches.base import Bench, Row
 from runners.config import build
 from runners.donors import donors, mean_images, wrong_images
+from runners.folder import ROWS
 from runners.models import Model
 from runners.recall import NAMES, ColdMemory, states
 from runners.recorder import Logits
 from runners.revisit import Visit, revisit
 from runners.sources import Tree, compare
-from runners.traces import FILE, TOP_K, Setting, Trace, open_traces, write_table
+from runners.traces import TOP_K, Setting, Trace, open_traces, write_table
 
 PARTS = {"swapped": swapped_table, "roots": root_table, "sources": source_table}
 
@@ -92,7 +93,7 @@ def roots(trace: Trace, method: dict[str, Any], images: dict[str, Forced]) -> It
 
 def measure(folder: Path) -> dict[str, pd.DataFrame]:
     """The three tables of one cell. Raises ValueError for a cell without images or rows."""
-    setting, found = open_traces(folder / FILE)
+    setting, found = open_traces(folder / ROWS)
     traces = {(trace.row, trace.turn): trace for trace in found}
     records = [record for record in read_records(folder) if record["images"]]
     stands_in = donors({record["images"]: record["category"] for record in records})
@@ -158,9 +159,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, help="a cell's folder, or one above several")
     folder = parser.parse_args(arguments).folder
     try:
-        cells = [file.parent for file in sorted(folder.rglob(FILE))]
+        cells = [file.parent for file in sorted(folder.rglob(ROWS))]
         if not cells:
-            raise ValueError(f"{folder}: no {FILE} below it; run a cell with record=rows")
+            raise ValueError(f"{folder}: no {ROWS} below it; run a cell with record=rows")
         for cell in cells:
             for name, frame in measure(cell).items():
                 write_table(cell / f"{name}.parquet", frame.to_dict("list"), {})

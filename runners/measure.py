@@ -28,6 +28,7 @@ from runners.models import Model
 from runners.pair import AR, Method, Pairing, warm_up
 from runners.revisit import record_rows
 from runners.stream import DONE, EXCLUDED, FAILED, Stream
+from runners.verdict import KINDS
 from runners.visual import Load, visual_load
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _check_summary(checks: list[dict]) -> dict | None:
         return None
     return {
         "requests": len(known),
-        "equal": sum(check["verdict"]["kind"] == "equal" for check in known),
+        "verdict": {kind: sum(check["verdict"]["kind"] == kind for check in known) for kind in KINDS},
         "ms_per_token": sum(check["decode_ns"] for check in known) / 1e6 / tokens,
         "ar_ms_per_token": sum(check["ar_decode_ns"] for check in known) / 1e6 / tokens,
     }

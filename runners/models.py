@@ -96,6 +96,10 @@ class Model:
         """Emitted ids as text, special tokens left out."""
         return self.tokenizer.decode(tokens, skip_special_tokens=True)
 
+    def token(self, token: int) -> str:
+        """One id as text, a special token by its name."""
+        return self.tokenizer.decode([token])
+
     def contract(self, limits: Limits, engine: str, ar_logits: str) -> Contract:
         """What both sides of every pair of this run share."""
         return Contract(

@@ -6,23 +6,29 @@ from typing import Any, Literal
 
 import torch
 
-from recap.decode import generate
-from recap.drafter import Drafter
+from recap.decode import generate, no_clock
+from recap.drafter import NOTHING, Drafter
 from recap.types import Ints, Limits, Output, Request
 from runners.benches.base import Bench, Row
 from runners.benches.images import to_rgb
 from runners.clock import clock_for
 from runners.contract import Contract
+from runners.diagnosis import diagnose, reference
 from runners.models import Model
+from runners.passes import Evidence, OutputLayer, again, evidence_of
 from runners.peer import Check, Refused, TransformersGenerate
 from runners.records import Record, Side, visual_tokens
-from runners.verdict import compare
+from runners.verdict import Verdict, compare
 
 AR = "AR"  # the reference; distinct from the method `ar`
 
 
 class RowError(Exception):
-    """An input that cannot be run; it is left out on both sides and reported."""
+    """An input that cannot be run; it is left out on both sides and reported. begun: decoding had begun."""
+
+    def __init__(self, message: str, begun: bool = False) -> None:
+        super().__init__(message)
+        self.begun = begun
 
 
 Method = Drafter | TransformersGenerate
@@ -99,7 +105,10 @@ class Pairing:
                 name: asked if before == asked.answers else self._ask(row, turn, before, images)
                 for name, before in answers.items()
             }
-            decoded, refusals = self._decode(index, row, turn, own)
+            try:
+                decoded, refusals = self._decode(index, row, turn, own)
+            except FloatingPointError as error:
+                raise RowError(f"bench {self._bench.name}, row {row.id}, turn {turn}: {error}", begun=True) from error
             answers = self._answered(answers, decoded)
             unpaired = [name for name in own if own[name] is not asked]
             for name in unpaired:
@@ -119,7 +128,7 @@ class Pairing:
                         images=contract.images,
                         prompt_tokens=len(request.prompt),
                         visual_tokens=visual_tokens(request),
-                        verdict=compare(plain.tokens, one.tokens),
+                        verdict=self._judge(asked, plain, one, self._methods[name]),
                         ar=plain.side,
                         method=one.side,
                     )
@@ -127,7 +136,7 @@ class Pairing:
                 },
                 {name: one.output for name, one in decoded.items()},
                 refusals,
-                self._check(asked.inputs, plain) if checked else None,
+                self._check(asked, plain) if checked else None,
                 turn,
                 unpaired,
             )
@@ -176,9 +185,32 @@ class Pairing:
         tokens, committed = peer.decode(self._model.model, moved, self._limits, self._clock)
         return Decoded(tokens, Side.of_peer(tokens.tolist(), committed, place, self._clock.stop()))
 
-    def _check(self, inputs, plain: Decoded) -> Check:
-        moved = self._model.moved(inputs)
-        return TransformersGenerate().check(self._model.model, moved, self._limits, plain.tokens, plain.side.phases_ns)
+    def _check(self, asked: Asked, plain: Decoded) -> Check:
+        peer = TransformersGenerate()
+        one = self._peer(peer, asked.inputs, 0)
+        return Check.of(one.side, plain.side, self._judge(asked, plain, one, peer))
+
+    def _judge(self, asked: Asked, plain: Decoded, one: Decoded, method: Method) -> Verdict:
+        """Equal, or the first difference with its cause."""
+        verdict = compare(plain.tokens, one.tokens)
+        if verdict.kind == "equal":
+            return verdict
+        sizes, wanted = [], NOTHING
+        if one.output is not None:
+            sizes, wanted = [1 + len(step.draft) for step in one.output.steps], method.wants(asked.request)
+        known = reference(self._model.target, asked.request, plain.tokens, sizes, wanted)
+        seen = (self._again(asked, self._methods[AR], plain), self._again(asked, method, one))
+        verdict = diagnose(verdict, (plain.tokens, one.tokens), seen, known)
+        texts = (self._model.token(id) if id >= 0 else "" for id in (verdict.expected, verdict.found))
+        return replace(verdict, texts=tuple(texts))
+
+    def _again(self, asked: Asked, method: Method, first: Decoded) -> Evidence:
+        if first.output is not None:
+            return again(self._model.target, method, first.output, asked.request, self._limits)
+        with OutputLayer(self._model.model) as layer:
+            moved = self._model.moved(asked.inputs)
+            tokens, emitted = method.decode(self._model.model, moved, self._limits, no_clock)
+        return evidence_of(tokens, emitted, layer.passes)
 
     def _own(self, contract: Contract, name: str) -> Contract:
         """A peer's contract names its own cache class."""

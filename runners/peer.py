@@ -15,8 +15,10 @@ from transformers.generation.streamers import BaseStreamer
 
 from recap.options import check_options
 from recap.types import Limits
-from runners.clock import clock_for
-from runners.verdict import Verdict, compare
+from runners.records import Side
+from runners.verdict import Verdict
+
+BEFORE = ("vision", "prefill")  # phases before the first token
 
 
 class Refused(Exception):
@@ -31,6 +33,12 @@ class Check:
     verdict: Verdict
     decode_ns: int
     ar_decode_ns: int
+
+    @staticmethod
+    def of(peer: Side, plain: Side, verdict: Verdict) -> "Check":
+        """What two decodings of one input come to."""
+        spent = (sum(ns for phase, ns in side.phases_ns.items() if phase not in BEFORE) for side in (peer, plain))
+        return Check(len(peer.tokens), verdict, *spent)
 
 
 class TransformersGenerate:
@@ -69,15 +77,6 @@ class TransformersGenerate:
             if hasattr(model, "model") and hasattr(model.model, "rope_deltas"):
                 model.model.rope_deltas = None  # state that `generate` leaves on the model
         return ids[0, inputs["input_ids"].shape[1] :].cpu().numpy(), passes.emitted[1:]
-
-    def check(self, model, inputs: Mapping[str, Any], limits: Limits, expected: np.ndarray, ar_ns: Mapping) -> Check:
-        """Decode once and hold the result against AR's ids and phases."""
-        clock = clock_for(model.device)
-        clock.start()
-        tokens, _ = self.decode(model, inputs, limits, clock)
-        phases = clock.stop().phases_ns, ar_ns
-        spent, plain = (sum(ns[p] for p in ns if p not in ("vision", "prefill")) for ns in phases)
-        return Check(len(tokens), compare(expected, tokens), spent, plain)
 
     def reset(self) -> None:
         """It remembers nothing."""

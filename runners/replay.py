@@ -28,9 +28,10 @@ from recap.decode import generate
 from recap.drafter import Drafter
 from recap.types import Draft, Ints, Limits, Output, Request, Rows, Step
 from runners.config import ROOT, build, explain
+from runners.folder import ROWS
 from runners.peer import TransformersGenerate
 from runners.recall import PROBS, recall
-from runners.traces import FILE, TOP_K, Setting, Trace, open_traces, write_table
+from runners.traces import TOP_K, Setting, Trace, open_traces, write_table
 
 UNKNOWN = -1  # no draft holds it, so nothing is accepted after an unknown row
 DEFAULT = ("method=recap", "method.learn=committed")
@@ -179,9 +180,9 @@ def drafter_of(overrides: Sequence[str]) -> Drafter:
 
 def run(folder: Path, probs: str, overrides: Sequence[str]) -> None:
     """Replay every recorded cell under `folder`; counts are written beside each cell's rows."""
-    files = sorted(folder.rglob(FILE))
+    files = sorted(folder.rglob(ROWS))
     if not files:
-        raise ValueError(f"{folder}: no {FILE} below it; run a cell with record=rows")
+        raise ValueError(f"{folder}: no {ROWS} below it; run a cell with record=rows")
     for file in files:
         setting, traces = open_traces(file)
         frame = recall_frame(setting, traces, probs)

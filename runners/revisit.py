@@ -14,9 +14,10 @@ from recap.types import Limits, Request
 from runners.benches.base import Bench, Row
 from runners.benches.images import to_rgb
 from runners.contract import digest
+from runners.folder import ROWS
 from runners.models import Model
 from runners.recorder import record
-from runners.traces import FILE, Identity, Setting, save
+from runners.traces import Identity, Setting, save
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +64,4 @@ def record_rows(folder: Path, names: dict[str, str], model: Model, bench: Bench,
         )
         for visit in revisit(model, bench, read_records(folder, partial=True))
     )
-    save(folder / FILE, setting, traces)
+    save(folder / ROWS, setting, traces)

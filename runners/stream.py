@@ -75,19 +75,20 @@ class Stream:
     def _decode(self, index: int, row: Row, names: list[str]) -> tuple[list[Turn], str, str]:
         """Turns, outcome and reason of one input; one that could not be run has no turns and leaves no trace."""
         turns: list[Turn] = []
-        outcome, reason = DONE, ""
+        outcome, reason, begun = DONE, "", False
         try:
             for turn in self._pairing.row(index, row, index in self._checked, names):
                 turns.append(turn)
         except RowError as error:
-            outcome, reason = EXCLUDED, str(error)
+            outcome, reason, begun = EXCLUDED, str(error), error.begun
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise
-            outcome, reason = FAILED, f"bench {self._bench.name}, row {row.id}: out of memory ({_first_line(error)})"
+            outcome, begun = FAILED, True
+            reason = f"bench {self._bench.name}, row {row.id}: out of memory ({_first_line(error)})"
         if outcome != DONE:
             self._progress.note(f"left out: {reason}")
-            if turns or outcome == FAILED:  # what it left in the memories goes
+            if turns or begun:  # what it left in the memories goes
                 self._free()
                 self._rebuild(names)
             turns = []

@@ -1,6 +1,7 @@
 """One real cell on the bundled model: files, counts, verdicts, errors."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from analysis.lines import committed
 from analysis.load import load
 from runners.benches.synthetic import Synthetic
 from runners.cell import Cell, run
+from tests.faults import NotFinite, RowNotDropped, planted
 from tests.scripted_cell import stored
 from tests.test_config import compose
 
@@ -109,7 +111,7 @@ def test_a_summary_holds_what_the_readme_promises(finished):
         "efficiency", "steps", "new_tokens", "phases_ms", "ledger", "memory", "traced", "alarms",
     }  # fmt: skip
     assert promised <= set(summary(it))
-    assert summary(it)["generate"]["equal"] == summary(it)["generate"]["requests"]
+    assert summary(it)["generate"]["verdict"]["equal"] == summary(it)["generate"]["requests"]
 
 
 def test_later_turns_ask_after_ars_own_answers(tmp_path):
@@ -139,7 +141,7 @@ def test_a_checkpoints_penalty_is_applied_to_neither_side_and_recorded(tmp_path)
     assert summary(it)["ignored_processors"] == {"repetition_penalty": 1.05}
     assert summary(it)["contract"]["processors"] == "none"
     assert len(summary(it)["contract"]["stop_ids"]) == 2
-    assert summary(it)["generate"]["equal"] == summary(it)["generate"]["requests"]
+    assert summary(it)["generate"]["verdict"]["equal"] == summary(it)["generate"]["requests"]
 
 
 def broken(error: Exception, at: int):
@@ -249,3 +251,34 @@ def test_a_cell_killed_on_a_real_model_is_continued_as_if_it_never_was(tmp_path)
     run(unbroken)
     assert stored(killed) == stored(unbroken)
     assert summary(killed)["tau"] == summary(unbroken)["tau"]
+
+
+def with_a_fault(monkeypatch, fault, **options):
+    """Every model loads with this fault planted in its target."""
+    monkeypatch.setattr("runners.models.target_for", lambda model: planted(fault, model, **options))
+
+
+def test_a_difference_is_recorded_with_its_cause_printed_and_fails_the_run(tmp_path, monkeypatch, capsys):
+    with_a_fault(monkeypatch, RowNotDropped, since=1)
+    it = cell(tmp_path, "generate_check=0", "limit=2", "max_new_tokens=24", "allow_ties=true")
+    assert run(it) == 3
+    verdicts = [record["verdict"] for record in lines(it.folder("recap") / "records.jsonl")]
+    wrong = [verdict for verdict in verdicts if verdict["kind"] != "equal"]
+    assert wrong and {verdict["kind"] for verdict in wrong} == {"position_or_cache"}
+    assert all(verdict["gap"] > 0 and verdict["repeatable"] for verdict in wrong)
+    assert summary(it)["verdict"]["position_or_cache"] == len(wrong)
+    one = (
+        r"^recap: synthetic-00000\d, turn \d: token \d+ is \d+ '.*', AR has \d+ '.*'; gap [\d.e-]+; position_or_cache; "
+    )
+    assert len(re.findall(one + "repeats itself$", capsys.readouterr().out, re.MULTILINE)) == len(wrong)
+
+
+def test_logits_that_are_not_finite_leave_an_input_out_with_advice_on_dtype(tmp_path, monkeypatch):
+    with_a_fault(monkeypatch, NotFinite, since=2, prompt_tokens=32)  # the third row's prompt, and none of the warm-up's
+    it = cell(tmp_path, "generate_check=0", "max_new_tokens=12")
+    assert run(it) == 0
+    assert summary(it)["excluded"] == [
+        "bench synthetic, row synthetic-000002, turn 0: "
+        "the model's logits are not finite; try dtype=bfloat16 or dtype=float32"
+    ]
+    assert summary(it)["n"] == ROWS - 1

@@ -90,7 +90,7 @@ def test_it_decodes_exactly_from_the_command_line(folders, tmp_path, name, dtype
     assert run(it) == 0
     found = summary(it)
     assert found["verdict"]["equal"] == found["turns"] > 0
-    assert found["generate"]["equal"] == found["generate"]["requests"] > 0
+    assert found["generate"]["verdict"]["equal"] == found["generate"]["requests"] > 0
     assert found["ignored_processors"] == ({"repetition_penalty": PENALTY} if name == "qwen" else {})
     used = {key: found["contract"][key] for key in ("dtype", "revision", "stop_ids", "attention")}
     stops = [2, 0] if name == "qwen" else [2]

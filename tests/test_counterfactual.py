@@ -19,11 +19,12 @@ from runners import counterfactual, replay
 from runners.cell import run
 from runners.counterfactual import Forced, forced, roots, swapped
 from runners.donors import donors, mean_images, wrong_images
+from runners.folder import ROWS
 from runners.recall import ALONE, NAMES, ColdMemory
 from runners.recorder import record
 from runners.replay import depths
 from runners.sources import Source, Tree, compare, log_mass
-from runners.traces import FILE, TOP_K, Identity, Setting, Trace
+from runners.traces import TOP_K, Identity, Setting, Trace
 from tests.models import VISION_FAMILIES, full_logits, inputs_of, model_of
 from tests.scripted import ScriptedTarget, hashed, request_of, rows_of
 from tests.test_cell import cell, lines
@@ -183,7 +184,7 @@ def test_a_cell_that_records_rows_can_be_replayed_and_shown_other_images(tmp_pat
     it = cell(tmp_path, "record=rows", "limit=2", "generate_check=0", "max_new_tokens=40")
     assert run(it) == 0
     folder = it.folder("recap")
-    assert (folder / FILE).is_file()
+    assert (folder / ROWS).is_file()
     assert replay.main([str(tmp_path)]) == 0
     assert replay.main([str(tmp_path), "--probs", "full", "method=token_recycling"]) == 0
     assert replay.main([str(tmp_path), "method=hf_generate"]) == 2

@@ -17,11 +17,12 @@ from recap.decode import generate
 from recap.drafter import Drafter, Recap
 from recap.types import Limits, Output, Request
 from runners.benches.synthetic import Synthetic
+from runners.folder import ROWS
 from runners.models import Model
 from runners.recall import NAMES, ColdMemory, recall
 from runners.recorder import record
 from runners.replay import Committed, main, replay
-from runners.traces import FILE, TOP_K, Identity, Setting, Trace, open_traces, save
+from runners.traces import TOP_K, Identity, Setting, Trace, open_traces, save
 from tests.scripted import ScriptedTarget, hashed, request_of, script
 from tests.strategies import FUSION, SHAPE, WORDS, streams, targets
 
@@ -138,8 +139,8 @@ def test_a_file_gives_its_traces_back_whole(tmp_path):
     requests = [request_of([1, 10, 10, 2], WORDS, placeholders=[10]), request_of([7], WORDS, placeholders=[10])]
     traces = [trace_of(target, each, limits, Identity(f"r{i}", i, "c", "")) for i, each in enumerate(requests)]
     setting = setting_of(requests[0], limits)
-    save(tmp_path / FILE, setting, traces)
-    known, read = open_traces(tmp_path / FILE)
+    save(tmp_path / ROWS, setting, traces)
+    known, read = open_traces(tmp_path / ROWS)
     assert known == setting
     for trace, again in zip(traces, read, strict=True):
         for name in Trace.__dataclass_fields__:
@@ -152,13 +153,13 @@ def test_a_file_gives_its_traces_back_whole(tmp_path):
 
 def test_a_file_that_is_not_whole_or_not_there_is_refused(tmp_path):
     with pytest.raises(ValueError, match="run the cell with record=rows"):
-        open_traces(tmp_path / FILE)
-    (tmp_path / FILE).write_bytes(b"PAR1 and then nothing")
+        open_traces(tmp_path / ROWS)
+    (tmp_path / ROWS).write_bytes(b"PAR1 and then nothing")
     with pytest.raises(ValueError, match=r"rows\.parquet: not a whole parquet file"):
-        open_traces(tmp_path / FILE)
-    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / FILE)
+        open_traces(tmp_path / ROWS)
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / ROWS)
     with pytest.raises(ValueError, match="schema None where 1 is expected"):
-        open_traces(tmp_path / FILE)
+        open_traces(tmp_path / ROWS)
 
 
 @pytest.mark.parametrize(

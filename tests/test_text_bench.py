@@ -57,7 +57,10 @@ def summaries(it: Cell) -> list[dict]:
 
 
 def all_equal(it: Cell, requests: int) -> bool:
-    return all(s["verdict"]["equal"] == s["turns"] == requests and s["generate"]["equal"] == 1 for s in summaries(it))
+    return all(
+        s["verdict"]["equal"] == s["turns"] == requests and s["generate"]["verdict"]["equal"] == 1
+        for s in summaries(it)
+    )
 
 
 def test_there_are_ten_prompts_of_each_category_and_any_limit_mixes_them():

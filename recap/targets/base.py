@@ -37,7 +37,7 @@ class TreeTarget:
         self.cache = SlotCache(self.text.num_hidden_layers)
         # transformers renamed the argument; the model says which name it takes
         parameters = inspect.signature(model.forward).parameters
-        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self.cache_name = "cache" if "cache" in parameters else "past_key_values"
 
     # what a family decides
 
@@ -115,7 +115,7 @@ class TreeTarget:
 
     def _forward(self, **inputs) -> torch.Tensor:
         """Logits [n, vocab]."""
-        return self.model(**inputs, **{self._cache_name: self.cache}, use_cache=True).logits[0]
+        return self.model(**inputs, **{self.cache_name: self.cache}, use_cache=True).logits[0]
 
     def _mask(self, ancestors: torch.Tensor, length: int) -> torch.Tensor:
         """Additive 4D mask [1, 1, n, length + n]: the prefix, the ancestors and itself."""
