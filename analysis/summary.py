@@ -19,11 +19,11 @@ NOISE = "~ within noise: the interval holds no effect"
 
 
 def summarise(frame: pd.DataFrame, machine: dict | None = None) -> dict:
-    """Every number that one cell's frame yields. machine: what else kept it busy, for the alarms."""
+    """Every number that one cell's frame yields, None where it yields none. machine: what else kept it busy."""
     efficiency = metrics.efficiency(frame)
     cost = step_cost(frame)
     steps = max(1, frame.steps_method.sum())
-    return {
+    found = {
         "n": int(frame.row.nunique()),
         "turns": len(frame),
         "without_step": int((frame.steps_method == 0).sum()),
@@ -53,6 +53,14 @@ def summarise(frame: pd.DataFrame, machine: dict | None = None) -> dict:
         "score": _scores(frame),
         "alarms": alarms(frame, efficiency, machine) + cost.alarms(),
     }
+    return _without_nan(found)
+
+
+def _without_nan(value):
+    """JSON has no NaN."""
+    if isinstance(value, dict):
+        return {key: _without_nan(one) for key, one in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _scores(frame: pd.DataFrame) -> dict:
@@ -67,14 +75,14 @@ def _scores(frame: pd.DataFrame) -> dict:
 
 def table(summaries: list[dict]) -> str:
     """AR's line and one a method, the best decode-only speedup first; then what was accepted. They share one AR run."""
-    ranked = sorted(summaries, key=lambda s: -s["speedup"]["decode_only"]["mean"])
+    ranked = sorted(summaries, key=lambda s: -(s["speedup"]["decode_only"]["mean"] or 0))
     text = f"{_speeds(ranked)}\n\n{_acceptance(ranked)}\n{LEGEND}"
     return f"{text}\n{NOISE}" if "]~" in text else text
 
 
 def effect(it: dict, digits: int = 2) -> str:
     """A mean and its interval; `~` marks one within noise. The mean alone where so few clusters leave no interval."""
-    if math.isnan(it["ci_low"]):
+    if it["ci_low"] is None:
         return _number(it["mean"], digits)
     mark = "~" if it["within_noise"] else ""
     return f"{it['mean']:.{digits}f} [{it['ci_low']:.{digits}f}, {it['ci_high']:.{digits}f}]{mark}"
@@ -87,18 +95,18 @@ def _speeds(summaries: list[dict]) -> str:
         "differ", "alarms",
     )  # fmt: skip
     plain = (
-        "ar", "1.00", "1.00", "1.00", "1.00", *2 * (f"{first['ms_per_token']['ar']:.2f}",),
+        "ar", "1.00", "1.00", "1.00", "1.00", *2 * (_number(first["ms_per_token"]["ar"]),),
         f"{first['tokens_per_second']['ar']:.0f}", "", _score(first["score"]["ar"]), "", "",
     )  # fmt: skip
     lines = [
         (
             label(s),
-            f"{s['tau']:.2f}",
-            f"{s['tau_pooled']:.2f}",
+            _number(s["tau"]),
+            _number(s["tau_pooled"]),
             effect(s["speedup"]["end_to_end"]),
             effect(s["speedup"]["decode_only"]),
-            f"{s['ms_per_step']:.2f}",
-            f"{s['ms_per_token']['method']:.2f}",
+            _number(s["ms_per_step"]),
+            _number(s["ms_per_token"]["method"]),
             f"{s['tokens_per_second']['method']:.0f}",
             f"{s['verdict']['equal']}/{s['turns']}",
             _score(s["score"]["method"]),
@@ -143,8 +151,8 @@ def label(summary: dict) -> str:
     return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 
-def _number(value: float, digits: int = 2) -> str:
-    return "n/a" if math.isnan(value) else f"{value:.{digits}f}"
+def _number(value: float | None, digits: int = 2) -> str:
+    return "n/a" if value is None else f"{value:.{digits}f}"
 
 
 def _score(score: float | None) -> str:

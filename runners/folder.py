@@ -78,7 +78,7 @@ class Folder:
 
     def write(self, name: str, content: dict | str) -> None:
         """Write a small file whole or not at all."""
-        write_whole(self.path / name, content if isinstance(content, str) else json.dumps(content, indent=2) + "\n")
+        write_whole(self.path / name, content if isinstance(content, str) else json.dumps(content, indent=2, allow_nan=False) + "\n")
 
     def close(self) -> None:
         """Close the files."""
