@@ -64,7 +64,7 @@ done
 # 6. Tables beside the published numbers, figures, and a report with a step inspector.
 "$PYTHON" -m analysis.tables "$OUT" --out "$TABLES"
 "$PYTHON" -m analysis.figures "$OUT" --out "$TABLES"
-"$PYTHON" -m analysis.report "$OUT" --out "$TABLES"
+"$PYTHON" -m analysis.report "$OUT" --figures "$TABLES" --out "$TABLES/report.html"
 
 if ((different)); then
   echo "some outputs differ from plain decoding: see the column 'equal' of the tables" >&2

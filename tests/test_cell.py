@@ -59,8 +59,8 @@ def test_each_method_writes_its_own_whole_folder(finished):
     for method in ("recap", "token_recycling"):
         names = sorted(file.name for file in it.folder(method).iterdir())
         assert names == [
-            "config.yaml", "inputs.jsonl", "lock", "memory.ckpt", "records.jsonl", "status.json", "steps.jsonl",
-            "summary.json",
+            "config.yaml", "inputs.jsonl", "inspect.jsonl", "lock", "memory.ckpt", "records.jsonl", "status.json",
+            "steps.jsonl", "summary.json",
         ]  # fmt: skip
         assert json.loads((it.folder(method) / "status.json").read_text())["state"] == "ok"
 
