@@ -76,37 +76,38 @@ def _scores(frame: pd.DataFrame) -> dict:
 def table(summaries: list[dict]) -> str:
     """AR's line and one a method, the best decode-only speedup first; then what was accepted. They share one AR run."""
     ranked = sorted(summaries, key=lambda s: -(s["speedup"]["decode_only"]["mean"] or 0))
-    text = f"{_speeds(ranked)}\n\n{_acceptance(ranked)}\n{LEGEND}"
+    text = f"{aligned(speed_lines(ranked))}\n\n{aligned(acceptance_lines(ranked))}\n{LEGEND}"
     return f"{text}\n{NOISE}" if "]~" in text else text
 
 
 def effect(it: dict, digits: int = 2) -> str:
     """A mean and its interval; `~` marks one within noise. The mean alone where so few clusters leave no interval."""
     if it["ci_low"] is None:
-        return _number(it["mean"], digits)
+        return number(it["mean"], digits)
     mark = "~" if it["within_noise"] else ""
     return f"{it['mean']:.{digits}f} [{it['ci_low']:.{digits}f}, {it['ci_high']:.{digits}f}]{mark}"
 
 
-def _speeds(summaries: list[dict]) -> str:
+def speed_lines(summaries: list[dict]) -> list[tuple[str, ...]]:
+    """The header, AR and one line a method."""
     first = summaries[0]
     header = (
         "method", "tau", "pooled", "end-to-end", "decode-only", "ms/step", "ms/token", "tok/s", "equal", "score",
         "differ", "alarms",
     )  # fmt: skip
     plain = (
-        "ar", "1.00", "1.00", "1.00", "1.00", *2 * (_number(first["ms_per_token"]["ar"]),),
+        "ar", "1.00", "1.00", "1.00", "1.00", *2 * (number(first["ms_per_token"]["ar"]),),
         f"{first['tokens_per_second']['ar']:.0f}", "", _score(first["score"]["ar"]), "", "",
     )  # fmt: skip
     lines = [
         (
             label(s),
-            _number(s["tau"]),
-            _number(s["tau_pooled"]),
+            number(s["tau"]),
+            number(s["tau_pooled"]),
             effect(s["speedup"]["end_to_end"]),
             effect(s["speedup"]["decode_only"]),
-            _number(s["ms_per_step"]),
-            _number(s["ms_per_token"]["method"]),
+            number(s["ms_per_step"]),
+            number(s["ms_per_token"]["method"]),
             f"{s['tokens_per_second']['method']:.0f}",
             f"{s['verdict']['equal']}/{s['turns']}",
             _score(s["score"]["method"]),
@@ -115,11 +116,11 @@ def _speeds(summaries: list[dict]) -> str:
         )
         for s in summaries
     ]
-    return _aligned([header, plain, *lines])
+    return [header, plain, *lines]
 
 
-def _acceptance(summaries: list[dict]) -> str:
-    """What LEGEND explains."""
+def acceptance_lines(summaries: list[dict]) -> list[tuple[str, ...]]:
+    """What LEGEND explains: a header and one line a method."""
     seen = [source for source in acceptance.SOURCES if any(source in s["acceptance"]["by_source"] for s in summaries)]
     lines = [("accepted", "all", "drafted", "trend", *seen, *(f"d{depth}" for depth in DEPTHS))]
     for s in summaries:
@@ -128,16 +129,17 @@ def _acceptance(summaries: list[dict]) -> str:
         reached = (depth <= len(it["by_depth"]) and it["by_depth"][depth - 1] for depth in DEPTHS)
         lines.append((
             label(s),
-            _number(it["per_step"]["all_steps"]),
-            _number(it["per_step"]["steps_with_draft"]),
+            number(it["per_step"]["all_steps"]),
+            number(it["per_step"]["steps_with_draft"]),
             effect(it["trend_per_100_inputs"]),
             *(f"{count['accepted'] / count['drafted']:.1%}" if count else "" for count in sources),
             *(f"{float(share):.0%}" for share in reached),
         ))  # fmt: skip
-    return _aligned(lines)
+    return lines
 
 
-def _aligned(lines: list[tuple[str, ...]]) -> str:
+def aligned(lines: list[tuple[str, ...]]) -> str:
+    """Lines in columns, the first as a header."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
     return "\n".join([rows[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *rows[1:]])
@@ -151,7 +153,8 @@ def label(summary: dict) -> str:
     return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 
-def _number(value: float | None, digits: int = 2) -> str:
+def number(value: float | None, digits: int = 2) -> str:
+    """A number as a table has it."""
     return "n/a" if value is None else f"{value:.{digits}f}"
 
 

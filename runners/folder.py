@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from analysis.lines import COMMITS, committed, encode, read
 from runners.status import Status, write, write_whole
@@ -18,6 +19,16 @@ RECORDS, STEPS, INSPECT, ROWS = "records.jsonl", "steps.jsonl", "inspect.jsonl",
 TRACED = (STEPS, INSPECT)
 RESULTS = (COMMITS, RECORDS, *TRACED, ROWS, "summary.json", "status.json", "config.yaml")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Follower(Protocol):
+    """What a folder tells of itself to whoever mirrors it; must not raise."""
+
+    def add(self, entry: dict, records: Sequence[dict]) -> None:
+        """An input is committed."""
+
+    def finish(self) -> None:
+        """The cell is finished, its summary written. Not called where the run fails or is stopped."""
 
 
 class Folder:
@@ -36,6 +47,7 @@ class Folder:
             name: _open(path / name, size) for name, size in self._sizes.items() if trace or name not in TRACED
         }
         self._status = read_status(path) or Status("queued")
+        self._followers: list[Follower] = []
 
     def commit(self, entry: dict, lines: Mapping[str, Sequence[dict]]) -> None:
         """Add one input: its lines by file, then the line that makes them count."""
@@ -45,6 +57,12 @@ class Folder:
         entry |= {_key(name): self._sizes[name] for name in (RECORDS, *TRACED)}
         self._append(COMMITS, encode(entry))
         self.inputs.append(entry)
+        for follower in self._followers:
+            follower.add(entry, lines.get(RECORDS, ()))
+
+    def follow(self, follower: Follower) -> None:
+        """Tell `follower` what is committed from now on."""
+        self._followers.append(follower)
 
     def records(self) -> Iterator[dict]:
         """The committed records."""
@@ -62,6 +80,8 @@ class Folder:
     def finish(self) -> None:
         """All that was asked for is there."""
         write(self.path, self._status.now("ok", len(self.inputs)))
+        for follower in self._followers:
+            follower.finish()
 
     def fail(self, error: str) -> None:
         """The run ends here; on a full disk the earlier status stays."""
@@ -82,7 +102,10 @@ class Folder:
 
     def write(self, name: str, content: dict | str) -> None:
         """Write a small file whole or not at all."""
-        write_whole(self.path / name, content if isinstance(content, str) else json.dumps(content, indent=2, allow_nan=False) + "\n")
+        write_whole(
+            self.path / name,
+            content if isinstance(content, str) else json.dumps(content, indent=2, allow_nan=False) + "\n",
+        )
 
     def close(self) -> None:
         """Close the files."""
