@@ -1,43 +1,43 @@
 """Measure a decoding method against plain decoding: python run.py model=tiny_qwen bench=synthetic method=recap"""
 
 import os
-import shlex
 import sys
+import traceback
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from hydra.types import RunMode
+from omegaconf import DictConfig
 
-from runners.choice import chosen
-from runners.config import explain
+from runners.config import refuse
+
+STOPPED = 128  # and the signal's number: the sweep ends too, and a launcher sees that the job has no result yet
 
 
 @hydra.main(config_path="conf", config_name="config", version_base="1.3")
 def main(config: DictConfig) -> None:
-    """Compose the cell and run it."""
-    from runners.cell import Cell, run  # after the config is known to be sound: loading pandas takes a second
+    """Compose the cell and run it. In a sweep its failure is its own: the status tells, and the next cells run."""
+    from runners.cell import run  # after the config is known to be sound: loading pandas takes a second
+    from runners.sweep import cell_of
 
+    swept = HydraConfig.get().mode == RunMode.MULTIRUN
     try:
-        choices = HydraConfig.get().runtime.choices
-        methods = chosen(config, choices, HydraConfig.get().overrides.task)
-        names = {group: choices[group] for group in ("model", "bench")}
-        overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("rerun=")]  # it is to continue
-        command = shlex.join(["python", "run.py", *overrides])
-        plain = OmegaConf.to_container(config, resolve=True)
-        sections = {choice.name: choice.section for choice in methods}
-        rungs = {choice.name: choice.rung for choice in methods if choice.rung is not None}
-        code = run(Cell(plain, names, sections, command, rungs))
+        code = run(cell_of(config, HydraConfig.get()))
     except (ValueError, FloatingPointError, HydraException) as error:
-        refuse(error)
-    if code:  # in a sweep, the next cells run after a sound one only
+        code = refuse(error, sys.argv[1:])
+    except Exception:
+        if not swept:
+            raise
+        traceback.print_exc()
+        return
+    if code >= STOPPED or (code and not swept):
         sys.exit(code)
 
 
-def refuse(error: Exception) -> None:
-    """Bad input ends in one line, not in a trace."""
-    print(f"error: {explain(error, sys.argv[1:])}", file=sys.stderr)
-    sys.exit(2)
+def lost(error: Exception) -> bool:
+    """Whether a launcher says of a job that it could not be submitted or left no result: it was killed."""
+    return type(error).__module__.startswith("submitit.")
 
 
 if __name__ == "__main__":
@@ -45,4 +45,9 @@ if __name__ == "__main__":
     try:
         main()
     except HydraException as error:
-        refuse(error)
+        sys.exit(refuse(error, sys.argv[1:]))
+    except Exception as error:
+        if not lost(error):
+            raise
+        print(f"error: {error}\nother jobs go on; scripts/collect.py names the cells to complete", file=sys.stderr)
+        sys.exit(1)

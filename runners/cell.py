@@ -6,7 +6,7 @@ What must be known before weights load, and all of what a finished cell needs, i
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +79,13 @@ class Cell:
         """Leave word in the folders that this cell is to be run, so that what never starts is missed."""
         for method in self.methods:
             path = self.folder(method)
-            if status.read(path) is None:
+            found = status.read(path)
+            if found is None:
                 make(path)
                 status.write_whole(path / "config.yaml", self.yaml(method))
                 status.write(path, status.Status("queued", command=self.command))
+            elif found.state == "ok" and not _enough(found, self.config["limit"]):
+                status.write(path, replace(found, state="queued", of=self.config["limit"], command=self.command))
 
 
 def run(cell: Cell) -> int:
@@ -95,7 +98,7 @@ def run(cell: Cell) -> int:
         check(cell.config)
         for name, path in paths.items():
             _refuse_another(cell, name, path)
-        summaries = None if cell.config["rerun"] and not restarts() else _finished(paths, cell.config)
+        summaries = None if cell.config["rerun"] and not restarts() else finished(cell)
         if summaries is None:
             from runners.measure import measure  # loads torch, which takes seconds that a finished cell need not spend
 
@@ -110,6 +113,11 @@ def run(cell: Cell) -> int:
         _fail_queued(paths, error)
         raise
     _report(summaries, paths, cell.config["limit"])
+    return verdict(summaries, cell)
+
+
+def verdict(summaries: list[dict], cell: Cell) -> int:
+    """The exit code that the outputs deserve."""
     believed = (sound(s["verdict"], s["contract"]["dtype"], cell.config["allow_ties"]) for s in summaries if "n" in s)
     return OK if all(believed) else DIFFERS
 
@@ -156,17 +164,19 @@ def _flat(tree: Any, above: str = "") -> dict[str, Any]:
     return {k: v for name, leaf in tree.items() for k, v in _flat(leaf, f"{above}.{name}" if above else name).items()}
 
 
-def _finished(paths: Mapping[str, Path], config: Mapping[str, Any]) -> list[dict] | None:
+def finished(cell: Cell) -> list[dict] | None:
     """The summaries, where every folder holds all that is asked for."""
-    summaries, limit = [], config["limit"]
-    if config["record"] and not (next(iter(paths.values())) / ROWS).is_file():
+    paths = [cell.folder(method) for method in cell.methods]
+    if cell.config["record"] and not (paths[0] / ROWS).is_file():
         return None
-    for path in paths.values():
-        found = status.read(path)
-        if found is None or found.state != "ok" or found.inputs < min(limit or found.available, found.available):
-            return None
-        summaries.append(json.loads((path / "summary.json").read_text()))
-    return summaries
+    found = [status.read(path) for path in paths]
+    if not all(s is not None and s.state == "ok" and _enough(s, cell.config["limit"]) for s in found):
+        return None
+    return [json.loads((path / "summary.json").read_text()) for path in paths]
+
+
+def _enough(found: status.Status, limit: int | None) -> bool:
+    return found.inputs >= min(limit or found.available, found.available)
 
 
 def _fail_queued(paths: Mapping[str, Path], error: ValueError) -> None:
@@ -174,7 +184,7 @@ def _fail_queued(paths: Mapping[str, Path], error: ValueError) -> None:
     for path in paths.values():
         found = status.read(path)
         if found is not None and found.state == "queued":
-            status.write(path, found.now("failed", 0, f"ValueError: {error}"))
+            status.write(path, found.now("failed", found.inputs, f"ValueError: {error}"))
 
 
 def _report(summaries: list[dict], paths: Mapping[str, Path], limit: int | None) -> None:

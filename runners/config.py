@@ -8,16 +8,20 @@ import hashlib
 import inspect
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 ROOT = Path(__file__).parent.parent
+BAD_INPUT = 2  # exit code
 
 
 def build(section: Mapping[str, Any], key: str, **extra: Any) -> Any:
@@ -50,16 +54,25 @@ def content_hash(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
+def refuse(error: Exception, overrides: Sequence[str]) -> int:
+    """Bad input ends in one line, not in a trace; returns the exit code."""
+    print(f"error: {explain(error, overrides)}", file=sys.stderr)
+    return BAD_INPUT
+
+
 def explain(error: Exception, overrides: Sequence[str]) -> str:
     """The error in a few words; where Hydra met an unknown key, with the legal ones of its section."""
     message = str(error).strip()
+    if "hydra/launcher/submitit" in message:
+        return "launch: jobs are handed over by hydra-submitit-launcher: python -m pip install 'recap-decoding[slurm]'"
     unknown = re.match(r"Could not override '([\w.@/]+)'", message)
     if unknown is None:
         return message.split("\nConfig search path")[0]
     name = unknown.group(1)
     rest = [o for o in overrides if "=" in o and not o.lstrip("+~").startswith(name + "=")]
+    initialized = GlobalHydra.instance().is_initialized()  # so it is where a sweep begins
     try:
-        with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        with nullcontext() if initialized else hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
             config = hydra.compose("config", overrides=rest)
     except HydraException:
         return message
