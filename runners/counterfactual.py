@@ -30,6 +30,7 @@ from runners.benches.base import Bench, Row
 from runners.config import build
 from runners.donors import donors, mean_images, wrong_images
 from runners.folder import ROWS
+from runners.measure import bench_of
 from runners.models import Model
 from runners.recall import NAMES, ColdMemory, states
 from runners.recorder import Logits
@@ -146,7 +147,7 @@ def _images(visit: Visit, model: Model, limits: Limits, trace: Trace, opener: Ro
 def _rebuild(folder: Path) -> tuple[Model, Bench, Limits]:
     """The model and the benchmark that the cell's own config names."""
     config = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"), resolve=True)
-    bench: Bench = build(config["bench"], "bench", seed=config["seed"])
+    bench = bench_of(config)
     model: Model = build(config["model"], "model", dtype=config["dtype"], device=config["device"])
     return model, bench, Limits(config["max_new_tokens"], model.stop_ids)
 
