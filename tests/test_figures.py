@@ -105,6 +105,17 @@ def test_a_figure_without_its_data_is_left_out_with_the_command_that_makes_them(
             assert f"{name}, tiny_qwen, generated fixtures: left out; `python {kind.command} {tmp_path}`" in out
 
 
+def test_variants_of_a_method_are_told_apart_and_methods_of_others_alone_are_no_paper_figure(tmp_path):
+    write(tmp_path / "a", records(12, 1.5))
+    write(tmp_path / "a", records(12, 1.4), options={"budget": 31})
+    (part,) = figures.parts(tmp_path / "a")
+    legend = figures.draw(part, "speedup").axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["RECAP (budget=31)", "RECAP (budget=63)"]
+    write(tmp_path / "b", records(12, 1.5), method="lookahead")
+    (part,) = figures.parts(tmp_path / "b")
+    assert figures.missing(part, "latency") == "run.py method=recap"
+
+
 def test_an_empty_folder_is_named(tmp_path):
     with pytest.raises(SystemExit, match="no finished cell below it"):
         main([str(tmp_path)])

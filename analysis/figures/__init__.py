@@ -11,6 +11,7 @@ from analysis import tables
 from analysis.cells import REAL, Cell, walk
 from analysis.diagnostics import TABLES, load_table
 from analysis.figures import accepted, granularity, intro, latency, speed, step_cost
+from analysis.figures.pooled import pooled
 from analysis.figures.style import printed, save
 
 
@@ -42,11 +43,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A figure: how it is drawn, from which tables of counts, and the command that makes those."""
+    """A figure: how it is drawn, from which counts or else from the paper's methods, which command makes those."""
 
     draw: Callable[[Part], Figure]
     needs: tuple[str, ...] = ()
-    command: str = "run.py"
+    command: str = "run.py method=recap"
 
 
 REPLAY, COUNTERFACTUAL = "-m runners.replay", "-m runners.counterfactual"
@@ -84,7 +85,8 @@ def parts(root: Path) -> list[Part]:
 def missing(part: Part, name: str) -> str:
     """The command whose tables a figure lacks; empty where it can be drawn."""
     kind = KINDS[name]
-    return "" if all(need in part.counts for need in kind.needs) else kind.command
+    there = all(need in part.counts for need in kind.needs) if kind.needs else bool(pooled(part.cells))
+    return "" if there else kind.command
 
 
 def draw(part: Part, name: str) -> Figure:

@@ -6,28 +6,34 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.style import PAGE, PALETTE, above, dots, method_colour, new, readable, rows
+from analysis.figures.style import PAGE, PALETTE, above, dots, new, readable, rows
 from analysis.published import PRESETS
 from analysis.reproduction import NOT_RUN
 
 MEASURES = {"end_to_end": "speedup, end to end", "decode_only": "speedup, decode only", "tau": "tau, tokens a step"}
 PUBLISHED = {"end_to_end": "speedup", "tau": "tau"}  # columns of the tables
-MARKERS = ("o", "s")
+SPREAD = 0.6  # of a row, that the methods in it take
+MARKERS = ("o", "s", "^", "D")
 
 
 def by_benchmark(lines: Mapping[str, pd.DataFrame]) -> Figure:
-    """The paper's two methods on every benchmark; open marks are published values of the very same runs."""
+    """The paper's two methods on every benchmark; open marks are published values of the very same runs.
+
+    A method that was measured with several options has a mark a variant, the first four in all.
+    """
     frame = pd.concat([_named(name, table) for name, table in lines.items()])
-    frame = frame[frame.method.isin(PRESETS)]
+    labels = [label for method in PRESETS for label in sorted(set(frame.method)) if label.split(" (")[0] == method]
+    labels = labels[: len(MARKERS)]
+    frame = frame[frame.method.isin(labels)]
     names = list(dict.fromkeys(frame.inputs_of))
     figure, axes = new(PAGE, 1.0 + 0.22 * len(names), len(MEASURES), sharey=True)
     for axis, (measure, label) in zip(axes, MEASURES.items(), strict=True):
-        for place, method in enumerate(PRESETS):
-            part = frame[frame.method == method]
-            places = [-names.index(of) + 0.13 - 0.26 * place for of in part.inputs_of]
-            dots(axis, part, measure, places, method_colour(method), MARKERS[place], readable(method))
+        for k, method in enumerate(labels):
+            part, look = frame[frame.method == method], (PALETTE[k], MARKERS[k])
+            places = [-names.index(of) + SPREAD * (0.5 - (k + 0.5) / len(labels)) for of in part.inputs_of]
+            dots(axis, part, measure, places, *look, readable(method))
             if measure in PUBLISHED:
-                _published(axis, part, PUBLISHED[measure], places, method_colour(method), MARKERS[place])
+                _published(axis, part, PUBLISHED[measure], places, *look)
         rows(axis, names, label, null=1)
     above(axes[0], 2)
     return figure

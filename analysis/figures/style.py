@@ -96,4 +96,5 @@ def method_colour(label: str) -> str:
 
 def readable(label: str) -> str:
     """A method's or a benchmark's name as text."""
-    return NAMES.get(label, label.replace("_", " "))
+    name, opens, options = label.partition(" (")
+    return NAMES.get(name, name.replace("_", " ")) + opens + options
