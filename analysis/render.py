@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.cells import GENERATED, REAL
 
 DECIMALS = 2
+NUMBER = r"[+-]?\d[\d.]*%?( \[.*\]| of \d+)?"
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -123,8 +124,9 @@ def _boxed(title: str, text: pd.DataFrame) -> str:
 
 
 def _numbers(text: pd.DataFrame) -> list[int]:
-    """Which columns of a text frame hold numbers."""
-    return [i for i, column in enumerate(text) if text[column].str.match(r"^[+-]?\d").any()]
+    """Which columns of a text frame hold numbers, with intervals or shares, and nothing else."""
+    found = (text[column][text[column] != ""].str.fullmatch(NUMBER) for column in text)
+    return [i for i, matches in enumerate(found) if len(matches) and matches.all()]
 
 
 def as_text(frame: pd.DataFrame) -> pd.DataFrame:

@@ -5,7 +5,7 @@
   if (!source) return;
   const data = JSON.parse(source.textContent);
   const at = (id) => document.getElementById(id);
-  const COLUMN = 116, ROW = 27, WIDTH = 96, HEIGHT = 22, LONGEST = 8, PAUSE = 900; // pixels, characters, milliseconds
+  const COLUMN = 126, ROW = 27, WIDTH = 106, HEIGHT = 22, LONGEST = 8, PAUSE = 900; // pixels, characters, milliseconds
   const MEMORIES = [[1, "M1", "1"], [2, "M2", "2"], [4, "M3", "3"], [8, "suffix", "S"]];
   let request = 0, step = 0, timer = null;
 

@@ -7,6 +7,7 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -14,6 +15,7 @@ from analysis.cells import walk
 from analysis.lines import encode
 from analysis.lines import read as read_lines
 from analysis.metrics import accepted_per_step
+from analysis.render import Table, html
 from analysis.report import main, page
 from analysis.report_steps import as_script, choose, steps_data
 from runners.benches.base import Row
@@ -108,7 +110,7 @@ def test_a_page_is_whole_and_needs_nothing_from_outside(traced):
 def test_a_page_tells_the_verdict_the_alarms_and_what_was_run(traced):
     root, it = traced
     text = built(root)
-    assert f"✓ All {2 * sum(len(c.frame) for c in walk(root)) // 2} outputs are those of plain decoding" in text
+    assert f"✓ All {sum(len(c.frame) for c in walk(root))} outputs are those of plain decoding" in text
     for method in METHODS:
         summary = json.loads((it.folder(method) / "summary.json").read_text())
         for told in (*summary["alarms"], summary["contract"]["hash"], summary["versions"]["torch"], summary["source"]):
@@ -116,6 +118,17 @@ def test_a_page_tells_the_verdict_the_alarms_and_what_was_run(traced):
     assert "traced, and what tracing costs was not measured here" in text
     for title in ("Other benchmarks (generated fixtures)", "Acceptance by memory", "Acceptance by depth", "Cost of a"):
         assert title in text
+
+
+def test_numbers_stand_to_the_right_and_words_to_the_left():
+    frame = pd.DataFrame({
+        "scope": ["120 inputs", "all"], "hash": ["9832ea0c", "17"], "tau": [1.5, None], "tau_low": [-1.0, None],
+        "tau_high": [2.0, None], "share": ["4.8% of 330", ""], "count": [3, 4],
+    })  # fmt: skip
+    text = html(Table("t", "Title & more", "", frame))
+    found = {name for kind, name in re.findall(r'<th scope="col"( class="number")?>(\w+)</th>', text) if kind}
+    assert found == {"tau", "share", "count"}
+    assert '<td class="number">1.50 [-1.00, 2.00]</td>' in text and "<caption>Title &amp; more</caption>" in text
 
 
 def test_equal_records_give_an_equal_page(traced):
