@@ -59,7 +59,7 @@ def read(folder: Path) -> Status | None:
     """The status of a cell's folder; None where it has none."""
     try:
         return Status(**json.loads((folder / NAME).read_text()))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, TypeError) as error:
         raise ValueError(f"{folder / NAME}: not a status ({error})") from None

@@ -72,10 +72,10 @@ class Sweep(Callback):
                     "launch=slurm: there is no sbatch here; run this on a cluster's login node, or choose launch=local"
                 )
             self.cells = cells_of(overrides)
+            for cell in self.cells:
+                cell.queue()
         except (ValueError, HydraException) as error:
             sys.exit(refuse(error, overrides))
-        for cell in self.cells:
-            cell.queue()
         print(f"{len(self.cells)} cells queued below {config.out}", flush=True)
 
     def on_multirun_end(self, config: DictConfig, **_: object) -> None:
@@ -96,4 +96,4 @@ class Sweep(Callback):
 def _line(path: Path) -> str:
     found = status.read(path)
     assert found is not None, f"{path} was queued"
-    return f"{path}: {found.state}" + f", {found.error.splitlines()[0]}" * bool(found.error)
+    return ", ".join([f"{path}: {found.state}", *found.error.splitlines()[:1]])
