@@ -34,11 +34,11 @@ class TreeTarget:
         check_tree_pass(type(model).__name__, self.text)
         self.vocab_size = model.get_output_embeddings().weight.shape[0]
         self.placeholders = self.find_placeholders()
-        self.cache = SlotCache(self.text.num_hidden_layers)
+        self._spread = len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1
+        self.cache = SlotCache(self.text.num_hidden_layers, together=not self._spread)
         # transformers renamed the argument; the model says which name it takes
         parameters = inspect.signature(model.forward).parameters
         self.cache_name = "cache" if "cache" in parameters else "past_key_values"
-        self._spread = len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1
 
     # what a family decides
 
