@@ -17,7 +17,7 @@ from PIL import Image
 from baselines.autoregressive import Autoregressive
 from recap import Limits, Recap
 from recap.decode import generate
-from runners import checkpoint, placing
+from runners import checkpoint, placing, status
 from runners.benches.synthetic import Synthetic
 from runners.cell import run
 from runners.clock import HostClock
@@ -250,13 +250,18 @@ def test_the_7b_models_are_pinned_to_a_commit(name):
     assert re.fullmatch("[0-9a-f]{40}", compose(f"model={name}").model.revision)
 
 
-def test_auto_is_cuda_where_torch_sees_one_and_the_folder_says_which(tmp_path, monkeypatch):
-    folders = {}
+def test_auto_is_cuda_where_torch_sees_one(monkeypatch):
     for seen in (False, True):
         monkeypatch.setattr(torch.cuda, "is_available", lambda seen=seen: seen)
-        folders[seen] = cell(tmp_path, "device=auto").folder("recap")
         assert placing.device_of("auto").type == ("cuda" if seen else "cpu")
-    assert folders[False] == cell(tmp_path, "device=cpu").folder("recap") != folders[True]
+
+
+def test_a_cell_is_named_by_the_device_asked_for_so_that_a_login_node_and_a_gpu_node_agree(tmp_path, monkeypatch):
+    folders = []
+    for seen in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda seen=seen: seen)
+        folders.append(cell(tmp_path, "device=auto").folder("recap"))
+    assert folders[0] == folders[1] != cell(tmp_path, "device=cpu").folder("recap")
 
 
 def test_a_device_map_needs_accelerate_and_says_so(qwen, monkeypatch):
@@ -349,8 +354,8 @@ def test_without_network_or_a_copy_the_error_names_the_way_out(name, tmp_path, m
     monkeypatch.setattr(HfApi, "model_info", unreachable)
     path = compose(f"model={name}").model.path
     with pytest.raises(ValueError, match=rf"model\.path={path}: .*no route.*point model\.path at a local copy"):
-        run(cell(tmp_path, f"model={name}"))
-    assert not list(tmp_path.iterdir())
+        run(it := cell(tmp_path, f"model={name}"))
+    assert status.read(it.folder("recap")).state == "failed"
 
 
 def test_a_hub_that_refuses_connections_is_asked_once_and_the_run_ends_in_one_line(tmp_path):

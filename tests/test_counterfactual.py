@@ -219,5 +219,5 @@ def test_other_images_need_rows_and_two_images(tmp_path, capsys):
 
 
 def test_record_takes_rows_or_nothing(tmp_path):
-    with pytest.raises(ValueError, match="record=steps: choose rows or null"):
+    with pytest.raises(ValueError, match="record=steps: choose one of null, rows"):
         run(cell(tmp_path, "record=steps"))

@@ -34,7 +34,7 @@ def test_coverage_is_of_states_and_conditional_recall_of_covered_states():
     assert line.coverage == pytest.approx(20 / 40)
     assert line.conditional == pytest.approx(10 / 20)
     assert line.recall == pytest.approx(10 / 40)
-    assert line.coverage_low == pytest.approx(4 / 10) and line.coverage_high == pytest.approx(16 / 30)
+    assert np.isnan(line.coverage_low), "two requests leave no interval"
 
 
 def test_a_source_that_knows_nothing_has_no_conditional_recall():
@@ -51,10 +51,10 @@ def test_differences_are_paired_so_what_all_requests_share_has_no_interval():
 
 
 def test_the_gain_over_a_swapped_image_is_in_points_of_all_states():
-    frame = counts(("r", "M1", 50, 40, 30), ("s", "M1", 50, 30, 20)).assign(hits_swapped=[20, 20])
+    frame = counts(*[(f"r{i}", "M1", 50, 40, 30 - 10 * (i % 2)) for i in range(6)]).assign(hits_swapped=20)
     line = swapped_table(frame).iloc[0]
     assert (line.recall, line.recall_swapped, line.gain) == (0.5, 0.4, 10)
-    assert (line.gain_low, line.gain_high) == (0, 20) and line.images == 2
+    assert 0 <= line.gain_low < 10 < line.gain_high <= 20 and line.images == 6
 
 
 def roots(bench: str, accepted: int, wrong, mean) -> pd.DataFrame:

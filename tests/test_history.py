@@ -115,11 +115,11 @@ def test_unpaired_turns_are_counted_and_said(tmp_path, capsys):
     rows = list(bench_at("mmspec", published.folder() / "mmspec", order=3).rows(4))
     assert len(summary["unpaired"]) == sum(len(row.turns) - 1 for row in rows)
     assert summary["turns"] == summary["n"] == 4
-    assert summary["score"] == {"method": None, "ar": None}
+    assert summary["score"] == {"method": None, "ar": None, "differ": None, "of": 0}
     printed = capsys.readouterr().out
     assert f"{len(summary['unpaired'])} turns unpaired" in printed
     assert "visual tokens an input: median" in printed and "MiB on the host" in printed
-    assert [p.name[:18] for p in Path(tmp_path, "manifests").iterdir()] == ["mmspec-test-local-"]
+    assert [p.name[:21] for p in Path(tmp_path, "manifests").iterdir()] == ["mmspec-test-fixtures-"]
     assert summary["visual_tokens"]["worst"].startswith("mmspec_") and summary["peak_memory"]["host"] > 1e8
 
 

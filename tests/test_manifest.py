@@ -134,11 +134,11 @@ def decoded(monkeypatch) -> list[int]:
 
 
 class Counter:
-    """A processor whose images are all worth seven tokens."""
+    """A model to which every image is worth seven tokens."""
 
-    def _get_num_multimodal_tokens(self, image_sizes):
-        assert set(image_sizes) == {(SIDE, SIDE)}
-        return {"num_image_tokens": [7] * len(image_sizes)}
+    def visual_tokens(self, sizes):
+        assert set(sizes) == {(SIDE, SIDE)}
+        return [7] * len(sizes)
 
 
 def test_only_the_chosen_images_are_decoded_and_only_at_use(large, decoded):
