@@ -1,16 +1,17 @@
 # Every target sets its own environment up in .venv; a second call starts at once.
 PYTHON ?= python3
 PY := .venv/bin/python
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile  # two processes of one thread
 
 .PHONY: run test soak bench figures lint clean
 run: .venv/.ready  ## AR against RECAP and Token Recycling on the bundled model
 	$(PY) run.py model=tiny_qwen bench=synthetic method=recap 'versus=[token_recycling,token_recycling_seeded]' limit=32
 
 test: .venv/.ready  ## the test suite
-	$(PY) -m pytest
+	$(PYTEST)
 
 soak: .venv/.ready  ## the long counts behind the short tests
-	RECAP_SOAK=1 $(PY) -m pytest
+	RECAP_SOAK=1 $(PYTEST)
 
 bench: .venv/.ready  ## what drafting, observing and tracing cost
 	$(PY) scripts/bench.py

@@ -27,6 +27,10 @@ class Effect:
     ci_high: float
     null: float
 
+    def holds(self, value: float) -> bool:
+        """Whether the interval holds a value; one that is not there holds none."""
+        return self.ci_low <= value <= self.ci_high
+
     @property
     def within_noise(self) -> bool:
         """Whether the interval holds the null; so it is too where there is no interval."""

@@ -60,6 +60,11 @@ def read(folder: Path) -> Cell:
     """The cell of one finished folder. Raises ValueError naming the file that lacks something."""
     summary = json.loads((folder / "summary.json").read_text())
     config = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
+    return cell_of(folder, summary, config, load(folder))
+
+
+def cell_of(folder: Path, summary: dict[str, Any], config: dict[str, Any], frame: pd.DataFrame) -> Cell:
+    """The cell of a summary, config and frame, from `folder`. Raises ValueError naming what is lacking."""
     try:
         return Cell(
             folder=folder,
@@ -72,10 +77,10 @@ def read(folder: Path) -> Cell:
             options=dict(config["method"]),
             bench_options={k: v for k, v in config["bench"].items() if k not in ("_target_", "path")},
             summary=summary,
-            frame=load(folder),
+            frame=frame,
         )
     except KeyError as error:
-        raise ValueError(f"{folder}: summary.json or config.yaml lacks {error}") from None
+        raise ValueError(f"{folder}: its summary or config lacks {error}") from None
 
 
 def walk(root: Path) -> list[Cell]:

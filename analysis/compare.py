@@ -1,14 +1,24 @@
-"""One method against another, input by input: python -m analysis.compare FOLDER OTHER_FOLDER"""
+"""Methods against each other, input by input, on the same requests.
 
+    python -m analysis.compare CELL OTHER_CELL               two cells, in full
+    python -m analysis.compare SOURCE ... [--against NAME]   every method of every cell, each paired with one of them
+
+A source is a cell's folder, a results root, an offline run of W&B, or wandb:ENTITY/PROJECT[/GROUP].
+"""
+
+import argparse
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from analysis.bootstrap import Effect, mean_effect, over_runs
+from analysis.cells import Cell, bench_labels, grouped, method_labels
+from analysis.gather import cells_of
 from analysis.metrics import accepted_per_step, rates, ratios
-from analysis.pairing import Pair, pair, read
+from analysis.pairing import Pair, pair
+from analysis.summary import aligned, effect, number
 
 WINDOWS = {"end to end": "window", "decode only": "decode"}
 
@@ -64,14 +74,57 @@ def report(runs: Pair, left: str, right: str) -> str:
     return "\n".join(lines)
 
 
-def main(folders: list[str]) -> int:
-    """Print the comparison of two cells' folders; 2 where they cannot be paired."""
-    if len(folders) != 2:
-        print("usage: python -m analysis.compare FOLDER OTHER_FOLDER", file=sys.stderr)
-        return 2
+def table(cells: Sequence[Cell], against: str | None = None) -> str:
+    """A block a model and benchmark, its methods by speed, each paired with the fastest or with the one named.
+
+    Raises ValueError where no cell has that name.
+    """
+    methods, benches = method_labels(cells), bench_labels(cells)
+    if against is not None and against not in methods.values():
+        raise ValueError(f"--against {against}: choose one of {', '.join(sorted(set(methods.values())))}")
+    blocks = []
+    for group in grouped(cells, lambda cell: (cell.model, benches[cell])):
+        ranked = sorted(group, key=lambda cell: -(cell.summary["speedup"]["end_to_end"]["mean"] or 0))
+        named = {methods[cell]: cell for cell in ranked}
+        base = against if against in named else methods[ranked[0]]
+        lines = [("method", "inputs", "tau", "end-to-end", "decode-only", f"throughput against {base}")]
+        lines += [_line(cell, methods[cell], named[base]) for cell in ranked]
+        blocks.append(f"{ranked[0].model} on {benches[ranked[0]]}\n{aligned(lines)}")
+    return "\n\n".join(blocks)
+
+
+def _line(cell: Cell, name: str, base: Cell) -> tuple[str, ...]:
+    it = cell.summary
+    over_ar = (effect(it["speedup"][window]) for window in ("end_to_end", "decode_only"))
+    return name, str(it["n"]), number(it["tau"]), *over_ar, _against(cell, base)
+
+
+def _against(cell: Cell, base: Cell) -> str:
+    """The end-to-end gain over another cell, or why there is none."""
+    if cell is base:
+        return ""
     try:
-        cells = [read(Path(folder)) for folder in folders]
-        print(report(pair(*cells), *(cell.summary["method"] for cell in cells)))
+        runs = pair(cell, base)
+    except ValueError as error:
+        return str(error)
+    return shown(gain(runs, "window"), "+.1%") + (" (peer)" if runs.peer else "")
+
+
+def main(arguments: list[str]) -> int:
+    """Print the comparison; 2 where there is none."""
+    parser = argparse.ArgumentParser(
+        "python -m analysis.compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sources", nargs="+", metavar="SOURCE")
+    parser.add_argument("--against", metavar="NAME", help="the method that the others are paired with")
+    given = parser.parse_args(arguments)
+    try:
+        found = [cells_of(source) for source in given.sources]
+        cells = [cell for some in found for cell in some]
+        if len(given.sources) == len(cells) == 2 and given.against is None:
+            print(report(pair(*cells), *(cell.method for cell in cells)))
+        else:
+            print(table(cells, given.against))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

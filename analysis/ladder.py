@@ -1,49 +1,46 @@
 """The ablation ladder: what each rung gains over its predecessor, paired on the input, beside the published gain."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from analysis import estimates
+from analysis.bootstrap import Effect
 from analysis.cells import GENERATED, REAL, Cell, bench_labels, grouped, method_labels, plain, read
-from analysis.estimates import Estimate, columns
+from analysis.estimates import DECODE_ONLY, TAU, Measure, columns, sample, unweighted
+from analysis.metrics import ratios
+from analysis.pairing import pair
 from analysis.published import FOUR_SETS, GAINS, QWEN, Gain
 from analysis.render import as_text, lined
 from analysis.reproduction import NOT_RUN, complete, on_cuda, shuffled, verdict
 
 SWITCHES = ("expansion", "fusion", "priors", "confidence", "m1", "suffix")  # what the rungs turn
-MEASURES = {"tau": estimates.tau, "decode_only": estimates.decode_only}
-FEW = 10  # clusters below which a bootstrap interval is not to be trusted
+MEASURES = {"tau": TAU, "decode_only": DECODE_ONLY}
+GAIN = {"gain": Measure(lambda frame: frame.gain, null=0)}
 COLUMNS = (
     "data", "model", "scope", "rung", "predecessor", "change", "inputs", "tau", "tau_low", "tau_high", "decode_only",
     "decode_only_low", "decode_only_high", "gain", "gain_low", "gain_high", "reading", "published", "verdict",
 )  # fmt: skip
 
 
-def gain(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Throughput gain in percent of each request that both frames hold, over the whole window: columns gain, cluster.
+def gain(before: Cell, after: Cell) -> pd.DataFrame:
+    """Throughput gain in percent of each request that both cells hold, over the whole window: columns gain, cluster.
 
     Both rates are taken over AR's in their own run: within one run AR cancels, between two it takes out what the
-    machine did. Raises ValueError for a request that was not decoded under one contract.
+    machine did. Raises ValueError for cells that were not decoded under one contract.
     """
-    sides = [
-        frame.assign(r=estimates.end_to_end(frame)).set_index(["row", "turn"])[["r", "cluster", "contract"]]
-        for frame in (before, after)
-    ]
-    both = sides[0].join(sides[1], lsuffix="_before", rsuffix="_after", how="inner")
-    foreign = both.index[both.contract_before != both.contract_after]
-    if len(foreign):
-        row, turn = foreign[0]
-        raise ValueError(f"row {row}, turn {turn}: decoded under two contracts; only equal ones make a pair")
-    return pd.DataFrame({"gain": 100 * (both.r_after / both.r_before - 1), "cluster": both.cluster_after})
+    runs = pair(before, replace(after, frame=after.frame.assign(cluster=_clusters(after))))
+    faster = ratios(runs.right, "window") / ratios(runs.left, "window")
+    return pd.DataFrame({"gain": 100 * (faster - 1), "cluster": runs.right.cluster})
 
 
-def reading(ours: Estimate, clusters: int) -> str:
-    """What a gain's interval over so many clusters allows to say."""
-    if clusters < FEW:
+def reading(ours: Effect) -> str:
+    """What a gain's interval allows to say."""
+    if np.isnan(ours.ci_low):
         return "too few inputs"
-    return "within noise" if ours.holds(0) else "faster" if ours.value > 0 else "slower"
+    return "within noise" if ours.within_noise else "faster" if ours.mean > 0 else "slower"
 
 
 def frame(cells: Iterable[Cell]) -> pd.DataFrame:
@@ -101,13 +98,13 @@ def _line(scope: str, group: list[Cell], before: Mapping[Cell, Cell | None], nam
         "predecessor": first.predecessor,
         "inputs": sum(cell.frame.row.nunique() for cell in group),
     }
-    for name, estimate in estimates.unweighted([estimates.sample(together, MEASURES)]).items():
+    for name, estimate in unweighted([sample(together, MEASURES)]).items():
         line |= columns(name, estimate)
     if previous is None:
         return line
-    gains = pd.concat([gain(before[c].frame, c.frame.assign(cluster=_clusters(c))) for c in group])
-    ours = estimates.unweighted([estimates.sample(gains, {"gain": lambda frame: frame.gain})])["gain"]
-    line |= {"change": _change(previous, first), "reading": reading(ours, gains.cluster.nunique())}
+    gains = pd.concat([gain(before[c], c) for c in group])
+    ours = unweighted([sample(gains, GAIN)])["gain"]
+    line |= {"change": _change(previous, first), "reading": reading(ours)}
     line |= columns("gain", ours)
     published = _published(group, [before[cell] for cell in group])
     if published is not None:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.bars import draw
 from analysis.cost import Cost, passes, step_cost
-from analysis.load import load
+from analysis.load import FRAME, load
 from analysis.metrics import PHASES, REQUEST_PHASES
 
 TARGETS = (1.0, 1.5)  # decode-only speedups to state the needed tau for
@@ -22,7 +22,7 @@ SIZES = ((0, 0), (1, 7), (8, 15), (16, 31), (32, 47), (48, 63), (64, 79), (80, 1
 
 def cells(root: Path) -> list[Path]:
     """The folders below `root` that hold records. Raises ValueError where there is none."""
-    found = sorted(path.parent for path in root.rglob("records.jsonl"))
+    found = sorted(path.parent for name in ("records.jsonl", FRAME) for path in root.rglob(name))
     if not found:
         raise ValueError(f"{root}: no records.jsonl there or below; give the folder that a run printed last")
     return found

@@ -8,6 +8,7 @@ import pandas as pd
 
 from analysis.lines import COMMITS, committed, read
 
+FRAME = "frame.parquet"  # in place of the records, in a cell made small by analysis.compact
 PREFILL = ("vision", "prefill")
 IDENTITY = (
     "index", "row", "turn", "category", "contract", "prompt", "images", "prompt_tokens", "visual_tokens",
@@ -16,6 +17,8 @@ IDENTITY = (
 
 def load(folder: Path, partial: bool = False) -> pd.DataFrame:
     """The frame of one cell's records.jsonl; `partial` and errors as `read_records`."""
+    if (folder / FRAME).is_file():
+        return pd.read_parquet(folder / FRAME)
     return frame_of(_whole(folder, partial, flatten))
 
 

@@ -1,20 +1,16 @@
 """Two runs side by side, input by input: only where their contracts allow it."""
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 import pandas as pd
-
-from analysis.load import load
 
 MAY_DIFFER = {"cache", "engine"}  # between a method and an outside peer or another engine
 KEY = ["row", "turn"]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A finished run: its summary.json and the frame of its records."""
+class Run(Protocol):
+    """What can be paired: a summary.json and the frame of its records, as `analysis.cells.Cell` holds them."""
 
     summary: dict
     frame: pd.DataFrame
@@ -32,21 +28,13 @@ class Pair:
     peer: dict[str, tuple]
 
 
-def read(folder: Path) -> Cell:
-    """A finished cell's folder. Raises ValueError naming the file that is missing."""
-    path = folder / "summary.json"
-    if not path.is_file():
-        raise ValueError(f"{path}: no summary; was the run completed?")
-    return Cell(json.loads(path.read_text()), load(folder))
-
-
-def pair(left: Cell, right: Cell) -> Pair:
+def pair(left: Run, right: Run) -> Pair:
     """Join two runs on (row, turn). Raises ValueError naming what differs in their contracts."""
     peer = _peer(left, right)
     common = left.frame[KEY].merge(right.frame[KEY], on=KEY)
     if common.empty:
         raise ValueError("these runs cannot be paired: they share no request")
-    ours, theirs = (common.merge(cell.frame, on=KEY, validate="one_to_one") for cell in (left, right))
+    ours, theirs = (common.merge(run.frame, on=KEY, validate="one_to_one") for run in (left, right))
     for name in ("prompt", "images") if peer else ("prompt", "images", "contract"):
         differing = common[ours[name] != theirs[name]]
         if len(differing):
@@ -58,7 +46,7 @@ def pair(left: Cell, right: Cell) -> Pair:
     return Pair(ours, theirs, peer)
 
 
-def _peer(left: Cell, right: Cell) -> dict[str, tuple]:
+def _peer(left: Run, right: Run) -> dict[str, tuple]:
     """The run-wide fields that differ; refused but between a method and a peer, or two engines."""
     ours, theirs = _contract(left), _contract(right)
     names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
@@ -70,7 +58,7 @@ def _peer(left: Cell, right: Cell) -> dict[str, tuple]:
     return differing
 
 
-def _contract(cell: Cell) -> dict:
+def _contract(run: Run) -> dict:
     """The fields of the run's contract, an outside peer's own values among them."""
-    fields = {name: value for name, value in cell.summary["contract"].items() if name != "hash"}
-    return fields | (cell.summary.get("peer") or {})
+    fields = {name: value for name, value in run.summary["contract"].items() if name != "hash"}
+    return fields | (run.summary.get("peer") or {})

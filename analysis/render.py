@@ -1,7 +1,8 @@
-"""One frame as console text, Markdown, CSV and LaTeX. Equal frames give equal bytes: fixed formats, no dates."""
+"""One frame as console text, Markdown, CSV, LaTeX and HTML. Equal frames give equal bytes: fixed formats, no dates."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from textwrap import fill
 
 import pandas as pd
@@ -9,6 +10,7 @@ import pandas as pd
 from analysis.cells import GENERATED, REAL
 
 DECIMALS = 2
+NUMBER = r"[+-]?\d[\d.]*%?( \[.*\]| of \d+)?"
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -67,6 +69,12 @@ def latex(table: Table) -> str:
     return "\n".join([r"% needs \usepackage{booktabs}", *sections])
 
 
+def html(table: Table) -> str:
+    """A table a section, each in a box that scrolls by itself, the caption below."""
+    sections = [_boxed(title, text) for title, text in table.sections()]
+    return "\n".join([*sections, f'<p class="note">{escape(table.caption)}</p>' if table.caption else ""])
+
+
 FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "csv": csv, "tex": latex}
 
 
@@ -80,7 +88,7 @@ def lined(text: pd.DataFrame) -> str:
 
 def _tabular(table: Table, title: str, text: pd.DataFrame) -> str:
     body = [" & ".join(map(_escaped, row)) + r" \\" for row in text.to_numpy().tolist()]
-    numbers = [i for i, column in enumerate(text) if text[column].str.match(r"^[+-]?\d").any()]
+    numbers = _numbers(text)
     return "\n".join(
         [
             r"\begin{table*}",
@@ -97,6 +105,28 @@ def _tabular(table: Table, title: str, text: pd.DataFrame) -> str:
             "",
         ]
     )
+
+
+def _boxed(title: str, text: pd.DataFrame) -> str:
+    numbers = _numbers(text)
+    kind = [' class="number"' if i in numbers else "" for i in range(text.shape[1])]
+    heads = "".join(f'<th scope="col"{k}>{escape(h.replace("_", " "))}</th>' for k, h in zip(kind, text, strict=True))
+    rows = (
+        "".join(f"<td{k}>{escape(cell)}</td>" for k, cell in zip(kind, row, strict=True))
+        for row in text.to_numpy().tolist()
+    )
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(title)}"><table>\n'
+        f"<caption>{escape(title)}</caption>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody>\n"
+        "</table></div>"
+    )
+
+
+def _numbers(text: pd.DataFrame) -> list[int]:
+    """Which columns of a text frame hold numbers, with intervals or shares, and nothing else."""
+    found = (text[column][text[column] != ""].str.fullmatch(NUMBER) for column in text)
+    return [i for i, matches in enumerate(found) if len(matches) and matches.all()]
 
 
 def as_text(frame: pd.DataFrame) -> pd.DataFrame:

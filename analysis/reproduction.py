@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
+from analysis.bootstrap import Effect
 from analysis.cells import Cell
-from analysis.estimates import Estimate
 from analysis.published import MAX_NEW_TOKENS, MODELS, PRESETS, Scope
 
 TOLERANCE = 0.05
@@ -14,13 +14,13 @@ RULE = (
 )
 
 
-def verdict(ours: Estimate | None, published: float | None, tolerance: float = TOLERANCE) -> str:
+def verdict(ours: Effect | None, published: float | None, tolerance: float = TOLERANCE) -> str:
     """REPRODUCED, DIFFERS or NOT_RUN; empty where nothing was published."""
     if published is None:
         return ""
     if ours is None:
         return NOT_RUN
-    near = abs(ours.value - published) <= tolerance * abs(published)
+    near = abs(ours.mean - published) <= tolerance * abs(published)
     return REPRODUCED if near or ours.holds(published) else DIFFERS
 
 

@@ -19,11 +19,11 @@ NOISE = "~ within noise: the interval holds no effect"
 
 
 def summarise(frame: pd.DataFrame, machine: dict | None = None) -> dict:
-    """Every number that one cell's frame yields. machine: what else kept it busy, for the alarms."""
+    """Every number that one cell's frame yields, None where it yields none. machine: what else kept it busy."""
     efficiency = metrics.efficiency(frame)
     cost = step_cost(frame)
     steps = max(1, frame.steps_method.sum())
-    return {
+    found = {
         "n": int(frame.row.nunique()),
         "turns": len(frame),
         "without_step": int((frame.steps_method == 0).sum()),
@@ -53,6 +53,14 @@ def summarise(frame: pd.DataFrame, machine: dict | None = None) -> dict:
         "score": _scores(frame),
         "alarms": alarms(frame, efficiency, machine) + cost.alarms(),
     }
+    return _without_nan(found)
+
+
+def _without_nan(value):
+    """JSON has no NaN."""
+    if isinstance(value, dict):
+        return {key: _without_nan(one) for key, one in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _scores(frame: pd.DataFrame) -> dict:
@@ -67,38 +75,39 @@ def _scores(frame: pd.DataFrame) -> dict:
 
 def table(summaries: list[dict]) -> str:
     """AR's line and one a method, the best decode-only speedup first; then what was accepted. They share one AR run."""
-    ranked = sorted(summaries, key=lambda s: -s["speedup"]["decode_only"]["mean"])
-    text = f"{_speeds(ranked)}\n\n{_acceptance(ranked)}\n{LEGEND}"
+    ranked = sorted(summaries, key=lambda s: -(s["speedup"]["decode_only"]["mean"] or 0))
+    text = f"{aligned(speed_lines(ranked))}\n\n{aligned(acceptance_lines(ranked))}\n{LEGEND}"
     return f"{text}\n{NOISE}" if "]~" in text else text
 
 
 def effect(it: dict, digits: int = 2) -> str:
     """A mean and its interval; `~` marks one within noise. The mean alone where so few clusters leave no interval."""
-    if math.isnan(it["ci_low"]):
-        return _number(it["mean"], digits)
+    if it["ci_low"] is None:
+        return number(it["mean"], digits)
     mark = "~" if it["within_noise"] else ""
     return f"{it['mean']:.{digits}f} [{it['ci_low']:.{digits}f}, {it['ci_high']:.{digits}f}]{mark}"
 
 
-def _speeds(summaries: list[dict]) -> str:
+def speed_lines(summaries: list[dict]) -> list[tuple[str, ...]]:
+    """The header, AR and one line a method."""
     first = summaries[0]
     header = (
         "method", "tau", "pooled", "end-to-end", "decode-only", "ms/step", "ms/token", "tok/s", "equal", "score",
         "differ", "alarms",
     )  # fmt: skip
     plain = (
-        "ar", "1.00", "1.00", "1.00", "1.00", *2 * (f"{first['ms_per_token']['ar']:.2f}",),
+        "ar", "1.00", "1.00", "1.00", "1.00", *2 * (number(first["ms_per_token"]["ar"]),),
         f"{first['tokens_per_second']['ar']:.0f}", "", _score(first["score"]["ar"]), "", "",
     )  # fmt: skip
     lines = [
         (
             label(s),
-            f"{s['tau']:.2f}",
-            f"{s['tau_pooled']:.2f}",
+            number(s["tau"]),
+            number(s["tau_pooled"]),
             effect(s["speedup"]["end_to_end"]),
             effect(s["speedup"]["decode_only"]),
-            f"{s['ms_per_step']:.2f}",
-            f"{s['ms_per_token']['method']:.2f}",
+            number(s["ms_per_step"]),
+            number(s["ms_per_token"]["method"]),
             f"{s['tokens_per_second']['method']:.0f}",
             f"{s['verdict']['equal']}/{s['turns']}",
             _score(s["score"]["method"]),
@@ -107,11 +116,11 @@ def _speeds(summaries: list[dict]) -> str:
         )
         for s in summaries
     ]
-    return _aligned([header, plain, *lines])
+    return [header, plain, *lines]
 
 
-def _acceptance(summaries: list[dict]) -> str:
-    """What LEGEND explains."""
+def acceptance_lines(summaries: list[dict]) -> list[tuple[str, ...]]:
+    """What LEGEND explains: a header and one line a method."""
     seen = [source for source in acceptance.SOURCES if any(source in s["acceptance"]["by_source"] for s in summaries)]
     lines = [("accepted", "all", "drafted", "trend", *seen, *(f"d{depth}" for depth in DEPTHS))]
     for s in summaries:
@@ -120,16 +129,17 @@ def _acceptance(summaries: list[dict]) -> str:
         reached = (depth <= len(it["by_depth"]) and it["by_depth"][depth - 1] for depth in DEPTHS)
         lines.append((
             label(s),
-            _number(it["per_step"]["all_steps"]),
-            _number(it["per_step"]["steps_with_draft"]),
+            number(it["per_step"]["all_steps"]),
+            number(it["per_step"]["steps_with_draft"]),
             effect(it["trend_per_100_inputs"]),
             *(f"{count['accepted'] / count['drafted']:.1%}" if count else "" for count in sources),
             *(f"{float(share):.0%}" for share in reached),
         ))  # fmt: skip
-    return _aligned(lines)
+    return lines
 
 
-def _aligned(lines: list[tuple[str, ...]]) -> str:
+def aligned(lines: list[tuple[str, ...]]) -> str:
+    """Lines in columns, the first as a header."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
     return "\n".join([rows[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *rows[1:]])
@@ -143,8 +153,9 @@ def label(summary: dict) -> str:
     return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 
-def _number(value: float, digits: int = 2) -> str:
-    return "n/a" if math.isnan(value) else f"{value:.{digits}f}"
+def number(value: float | None, digits: int = 2) -> str:
+    """A number as a table has it."""
+    return "n/a" if value is None else f"{value:.{digits}f}"
 
 
 def _score(score: float | None) -> str:

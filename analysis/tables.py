@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import estimates, ladder, published
+from analysis import ladder, published
+from analysis.bootstrap import Effect
 from analysis.cells import REAL, Cell, bench_labels, grouped, method_labels, walk
-from analysis.estimates import Estimate, Sample, columns, sample
+from analysis.estimates import DECODE_ONLY, END_TO_END, TAU, Sample, columns, sample, unweighted
 from analysis.published import ALL_MMSPEC, MMSPEC, PAPER, RESULTS, SEVEN, SINGLE_TURN, Result, Scope
 from analysis.render import FORMATS, Table, console
 from analysis.reproduction import RULE, complete, on_cuda, shuffled, verdict
 
-MEASURES = {"tau": estimates.tau, "end_to_end": estimates.end_to_end, "decode_only": estimates.decode_only}
+MEASURES = {"tau": TAU, "end_to_end": END_TO_END, "decode_only": DECODE_ONLY}
 COUNTS = ("inputs", "requests", "equal")
 COLUMNS = (
     "data", "model", "method", "inputs_of", *COUNTS,
@@ -124,7 +125,7 @@ def _line(method: str, of: str, samples: Mapping[Cell, Sample], scope: Scope | N
         "requests": sum(map(len, frames)),
         "equal": sum(int((frame.verdict == "equal").sum()) for frame in frames),
     }
-    ours = estimates.unweighted(list(samples.values()))
+    ours = unweighted(list(samples.values()))
     for name, estimate in ours.items():
         line |= columns(name, estimate)
     result = _published(first, scope) if scope and complete(cells, scope) else None
@@ -139,7 +140,7 @@ def _published(cell: Cell, scope: Scope) -> Result | None:
     return next(same, None)
 
 
-def _beside(result: Result, tau: Estimate | None, speed: Estimate | None) -> dict:
+def _beside(result: Result, tau: Effect | None, speed: Effect | None) -> dict:
     return {
         "tau_published": result.tau,
         "tau_verdict": verdict(tau, result.tau),

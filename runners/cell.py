@@ -21,6 +21,7 @@ from runners.config import content_hash
 from runners.folder import ROWS, make
 from runners.interrupt import Stopped
 from runners.lock import restarts
+from runners.track import LATER, MODES
 from runners.verdict import Verdict, sound
 
 HASHED = (
@@ -102,6 +103,8 @@ def run(cell: Cell) -> int:
             from runners.measure import measure  # loads torch, which takes seconds that a finished cell need not spend
 
             summaries = measure(cell, paths)
+        elif cell.config["track"] != "none":
+            print(f"finished before, so track={cell.config['track']} has nothing to follow; {LATER} mirrors it")
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
         stopped.hand_on()
@@ -127,12 +130,15 @@ def check(config: dict[str, Any]) -> None:
         raise ValueError(f"batch_size={config['batch_size']}: one request at a time; only batch_size=1 is supported")
     if config["engine"] != "eager":
         raise ValueError(f"engine={config['engine']}: choose eager")
-    for key, choices in {"prompt": ("speed", "accuracy"), "history": ("ar", "own"), "record": (None, "rows")}.items():
+    legal = {"prompt": ("speed", "accuracy"), "history": ("ar", "own"), "record": (None, "rows"), "track": MODES}
+    for key, choices in legal.items():
         if config[key] not in choices:
             raise ValueError(f"{key}={config[key]}: choose one of {', '.join(str(c or 'null') for c in choices)}")
     for key in ("limit", "generate_check"):
         if config[key] is not None and (type(config[key]) is not int or config[key] < (key == "limit")):
             raise ValueError(f"{key}={config[key]}: expected a number of inputs")
+    if config["sweep"] is not None and not isinstance(config["sweep"], str):
+        raise ValueError(f"sweep={config['sweep']}: expected a name")
     if config["resume"] and config["rerun"]:
         raise ValueError("rerun=true with resume: one measures anew, the other continues; leave one out")
     if config["resume"] and not (Path(config["resume"]) / "config.yaml").is_file():

@@ -1,6 +1,7 @@
 """What the image has to do with it: a finished cell's requests under other images, outputs teacher-forced.
 
     python -m runners.counterfactual results/local/tiny_qwen/synthetic/recap-1a2b3c4d
+    python -m runners.counterfactual results/local --limit 100
 
 Needs the rows of the cell (record=rows) and its model. Writes swapped.parquet (recall from rows under a wrong image),
 roots.parquet (does the root's choice change) and sources.parquet (M1 against M2/M3 by visual alignment).
@@ -29,6 +30,7 @@ from runners.benches.base import Bench, Row
 from runners.config import build
 from runners.donors import donors, mean_images, wrong_images
 from runners.folder import ROWS
+from runners.measure import bench_of
 from runners.models import Model
 from runners.recall import NAMES, ColdMemory, states
 from runners.recorder import Logits
@@ -91,11 +93,15 @@ def roots(trace: Trace, method: dict[str, Any], images: dict[str, Forced]) -> It
         at += committed
 
 
-def measure(folder: Path) -> dict[str, pd.DataFrame]:
-    """The three tables of one cell. Raises ValueError for a cell without images or rows."""
+def measure(folder: Path, limit: int | None = None) -> dict[str, pd.DataFrame]:
+    """The three tables of one cell, of its first `limit` inputs. Raises ValueError for a cell without images or rows.
+
+    Donors are among these inputs too.
+    """
     setting, found = open_traces(folder / ROWS)
     traces = {(trace.row, trace.turn): trace for trace in found}
-    records = [record for record in read_records(folder) if record["images"]]
+    asked = [record for record in read_records(folder) if limit is None or record["index"] < limit]
+    records = [record for record in asked if record["images"]]
     stands_in = donors({record["images"]: record["category"] for record in records})
     if not stands_in:
         raise ValueError(f"{folder}: no two images to exchange")
@@ -104,7 +110,7 @@ def measure(folder: Path) -> dict[str, pd.DataFrame]:
     tree = Tree()
     tables: dict[str, list[dict]] = {name: [] for name in PARTS}
     left_out = 0
-    for visit in tqdm(revisit(model, bench, read_records(folder)), desc=setting.bench, unit="request"):
+    for visit in tqdm(revisit(model, bench, asked), desc=setting.bench, unit="request"):
         record = visit.record
         trace = traces.get((record["row"], record["turn"]))
         donor = stands_in.get(record["images"])
@@ -141,7 +147,7 @@ def _images(visit: Visit, model: Model, limits: Limits, trace: Trace, opener: Ro
 def _rebuild(folder: Path) -> tuple[Model, Bench, Limits]:
     """The model and the benchmark that the cell's own config names."""
     config = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"), resolve=True)
-    bench: Bench = build(config["bench"], "bench", seed=config["seed"])
+    bench = bench_of(config)
     model: Model = build(config["model"], "model", dtype=config["dtype"], device=config["device"])
     return model, bench, Limits(config["max_new_tokens"], model.stop_ids)
 
@@ -157,13 +163,14 @@ def main(arguments: Sequence[str]) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser("runners.counterfactual", description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path, help="a cell's folder, or one above several")
-    folder = parser.parse_args(arguments).folder
+    parser.add_argument("--limit", type=int, help="the first inputs of each cell only")
+    options = parser.parse_args(arguments)
     try:
-        cells = [file.parent for file in sorted(folder.rglob(ROWS))]
+        cells = [file.parent for file in sorted(options.folder.rglob(ROWS))]
         if not cells:
-            raise ValueError(f"{folder}: no {ROWS} below it; run a cell with record=rows")
+            raise ValueError(f"{options.folder}: no {ROWS} below it; run a cell with record=rows")
         for cell in cells:
-            for name, frame in measure(cell).items():
+            for name, frame in measure(cell, options.limit).items():
                 write_table(cell / f"{name}.parquet", frame.to_dict("list"), {})
                 print(f"\n{cell}: {name}")
                 print(show(PARTS[name](frame)) if len(frame) else "no such state")

@@ -1,22 +1,34 @@
 """The folder of one cell: what is in it survives any kill, and nothing half done is in it.
 
-inputs.jsonl commits the inputs one by one: a line is written when an input's records and steps are on the disk, and
+inputs.jsonl commits the inputs one by one: a line is written when an input's records and traces are on the disk, and
 says how long those files are. Whatever a killed process left behind the last line is cut when the folder is opened.
 """
 
 import errno
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from analysis.lines import COMMITS, committed, encode, read
 from runners.status import Status, write, write_whole
 from runners.status import read as read_status
 
-RECORDS, STEPS, ROWS = "records.jsonl", "steps.jsonl", "rows.parquet"
-RESULTS = (COMMITS, RECORDS, STEPS, ROWS, "summary.json", "status.json", "config.yaml")
+RECORDS, STEPS, INSPECT, ROWS = "records.jsonl", "steps.jsonl", "inspect.jsonl", "rows.parquet"
+TRACED = (STEPS, INSPECT)
+RESULTS = (COMMITS, RECORDS, *TRACED, ROWS, "summary.json", "status.json", "config.yaml")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Follower(Protocol):
+    """What a folder tells of itself to whoever mirrors it; must not raise."""
+
+    def add(self, entry: dict, records: Sequence[dict]) -> None:
+        """An input is committed."""
+
+    def finish(self) -> None:
+        """The cell is finished, its summary written. Not called where the run fails or is stopped."""
 
 
 class Folder:
@@ -28,19 +40,29 @@ class Folder:
     def __init__(self, path: Path, trace: bool) -> None:
         self.path = path
         self.inputs = committed(path)
-        self._sizes = {name: self.inputs[-1][_key(name)] if self.inputs else 0 for name in (RECORDS, STEPS)}
+        known = self.inputs[-1] if self.inputs else {}
+        self._sizes = {name: known.get(_key(name), 0) for name in (RECORDS, *TRACED)}
         self._sizes[COMMITS] = _whole_lines(path / COMMITS)
-        self._files = {name: _open(path / name, size) for name, size in self._sizes.items() if trace or name != STEPS}
+        self._files = {
+            name: _open(path / name, size) for name, size in self._sizes.items() if trace or name not in TRACED
+        }
         self._status = read_status(path) or Status("queued")
+        self._followers: list[Follower] = []
 
-    def commit(self, entry: dict, records: Sequence[dict], steps: Sequence[dict]) -> None:
-        """Add one input: its records and steps, then the line that makes them count."""
-        for name, lines in ((RECORDS, records), (STEPS, steps)):
-            if lines:
-                self._append(name, b"".join(map(encode, lines)))
-        entry |= {_key(name): self._sizes[name] for name in (RECORDS, STEPS)}
+    def commit(self, entry: dict, lines: Mapping[str, Sequence[dict]]) -> None:
+        """Add one input: its lines by file, then the line that makes them count."""
+        for name, added in lines.items():
+            if added:
+                self._append(name, b"".join(map(encode, added)))
+        entry |= {_key(name): self._sizes[name] for name in (RECORDS, *TRACED)}
         self._append(COMMITS, encode(entry))
         self.inputs.append(entry)
+        for follower in self._followers:
+            follower.add(entry, lines.get(RECORDS, ()))
+
+    def follow(self, follower: Follower) -> None:
+        """Tell `follower` what is committed from now on."""
+        self._followers.append(follower)
 
     def records(self) -> Iterator[dict]:
         """The committed records."""
@@ -58,6 +80,8 @@ class Folder:
     def finish(self) -> None:
         """All that was asked for is there."""
         write(self.path, self._status.now("ok", len(self.inputs)))
+        for follower in self._followers:
+            follower.finish()
 
     def fail(self, error: str) -> None:
         """The run ends here; on a full disk the earlier status stays."""
@@ -78,7 +102,10 @@ class Folder:
 
     def write(self, name: str, content: dict | str) -> None:
         """Write a small file whole or not at all."""
-        write_whole(self.path / name, content if isinstance(content, str) else json.dumps(content, indent=2) + "\n")
+        write_whole(
+            self.path / name,
+            content if isinstance(content, str) else json.dumps(content, indent=2, allow_nan=False) + "\n",
+        )
 
     def close(self) -> None:
         """Close the files."""

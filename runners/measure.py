@@ -28,6 +28,7 @@ from runners.models import Model
 from runners.pair import AR, Method, Pairing, warm_up
 from runners.revisit import record_rows
 from runners.stream import DONE, EXCLUDED, FAILED, Stream
+from runners.track import Mirror
 from runners.verdict import KINDS
 from runners.visual import Load, visual_load
 
@@ -82,6 +83,8 @@ def _run(cell: "Cell", bench: Bench, methods, limits: Limits, folders: dict[str,
     for name, folder in folders.items():
         folder.write("config.yaml", cell.yaml(name))
         folder.start(_device_name(config["device"]), _versions_line(), total, len(bench), cell.command)
+        if config["track"] != "none":
+            folder.follow(Mirror(folder.path, cell.names | cell.identity(name), config["track"]))
     model: Model = build(config["model"], "model", dtype=config["dtype"], device=config["device"])
     model.check(limits)
     limits = Limits(config["max_new_tokens"], model.stop_ids)

@@ -92,13 +92,13 @@ class Model:
         """The inputs on the model's device, for transformers' own decoding."""
         return {k: v.to(self.model.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
 
-    def text(self, tokens: np.ndarray) -> str:
-        """Emitted ids as text, special tokens left out."""
-        return self.tokenizer.decode(tokens, skip_special_tokens=True)
+    def text(self, tokens: np.ndarray, skip_special_tokens: bool = True) -> str:
+        """Ids as text; special tokens are left out or stand there by name."""
+        return self.tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens)
 
     def token(self, token: int) -> str:
-        """One id as text, a special token by its name."""
-        return self.tokenizer.decode([token])
+        """One id as text as it stands behind another, its leading space included; a special token by its name."""
+        return self.tokenizer.decode([token, token])[len(self.tokenizer.decode([token])) :]
 
     def contract(self, limits: Limits, engine: str, ar_logits: str) -> Contract:
         """What both sides of every pair of this run share."""

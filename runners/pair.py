@@ -47,6 +47,7 @@ class Decoded:
 class Turn:
     """What one request left: a record and an output a method, the reason where transformers refused, the check.
 
+    prompt    ids [n] that AR was given, -1 for placeholders
     unpaired  methods that were asked after other answers than AR's, so that nothing can be compared
     """
 
@@ -55,6 +56,7 @@ class Turn:
     refusals: dict[str, str]
     check: Check | None
     number: int
+    prompt: Ints
     unpaired: list[str] = field(default_factory=list)
 
 
@@ -138,6 +140,7 @@ class Pairing:
                 refusals,
                 self._check(asked, plain) if checked else None,
                 turn,
+                request.masked(),
                 unpaired,
             )
 

@@ -110,7 +110,7 @@ def forced(target: TreeTarget, request: Request, tokens: Ints, sizes: Sequence[i
     positions = target.prompt_positions(replace(request, prompt=ids))
     cache = DynamicCache(config=target.text)
     extra = {name: value for name, value in request.inputs.items() if name != "position_ids"}
-    extra["logits_to_keep"] = torch.from_numpy(np.append(wanted, start - 1)).to(model.device)
+    extra["logits_to_keep"] = target.selection(np.append(wanted, start - 1))
     kept, begin, end, number = [], 0, start, 0
     with OutputLayer(model) as layer:
         while begin < len(ids):

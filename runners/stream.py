@@ -13,7 +13,8 @@ from itertools import islice
 import torch
 
 from runners.benches.base import Bench, Row
-from runners.folder import Folder
+from runners.folder import INSPECT, RECORDS, STEPS, Folder
+from runners.inspection import inspect_line
 from runners.interrupt import Signals
 from runners.machine import Machine
 from runners.models import Model
@@ -98,28 +99,28 @@ class Stream:
         """Commit an input to the folders of `names`."""
         entry = {"index": index, "row": row.id, "outcome": outcome, "reason": reason}
         for name in names:
-            self._commit(name, entry, turns)
+            self._commit(name, row, entry, turns)
         self._checkpoint(names, index + 1, now=outcome == FAILED)
         self._machine.look()
         if self._progress.advance(index + 1, lambda: self._detail(names)):
             for name in names:
                 self._folders[name].beat()
 
-    def _commit(self, name: str, entry: dict, turns: list[Turn]) -> None:
-        records = [turn.records[name] for turn in turns if name in turn.records]
-        outputs = [turn.outputs[name] for turn in turns if name in turn.records]
-        steps = []
-        if self._trace:
-            for record, output in zip(records, outputs, strict=True):
-                steps += [] if output is None else step_lines(record, output)
+    def _commit(self, name: str, row: Row, entry: dict, turns: list[Turn]) -> None:
+        stored = [asdict(turn.records[name]) for turn in turns if name in turn.records]
+        seen = [turn for turn in turns if turn.outputs.get(name) is not None] if self._trace else []
+        lines = {
+            RECORDS: stored,
+            STEPS: [line for turn in seen for line in step_lines(turn.records[name], turn.outputs[name])],
+            INSPECT: [inspect_line(row, seen, name, self._model)] if seen else [],
+        }
         own = {
             "refused": [turn.refusals[name] for turn in turns if name in turn.refusals],
             "unpaired": [turn.number for turn in turns if name in turn.unpaired],
             "checks": [asdict(turn.check) for turn in turns if turn.check is not None],
             "memory": self._methods[name].memory(),
         }
-        stored = [asdict(record) for record in records]
-        self._folders[name].commit(entry | own, stored, steps)
+        self._folders[name].commit(entry | own, lines)
         self._tallies[name].add_all(stored)
 
     def _rebuild(self, names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Does writing steps.jsonl change what is timed? The same inputs with tracing and without, interleaved.
+"""Does tracing (steps.jsonl, inspect.jsonl) change what is timed? The same inputs with it and without, interleaved.
 
     make bench
 
@@ -26,7 +26,8 @@ from baselines.autoregressive import Autoregressive  # noqa: E402
 from recap.drafter import Recap  # noqa: E402
 from recap.types import Limits  # noqa: E402
 from runners.benches.synthetic import Synthetic  # noqa: E402
-from runners.folder import Folder, make  # noqa: E402
+from runners.folder import INSPECT, RECORDS, STEPS, Folder, make  # noqa: E402
+from runners.inspection import inspect_line  # noqa: E402
 from runners.models import Model  # noqa: E402
 from runners.pair import AR, Pairing, warm_up  # noqa: E402
 from runners.records import step_lines  # noqa: E402
@@ -57,12 +58,12 @@ def measure(inputs: int, repeats: int, out: Path) -> dict:
             for mode in sorted(MODES, reverse=bool((number + repeat) % 2)):
                 for index, row in block:
                     turns = list(pairings[mode].row(index, row, checked=False))
-                    records = [turn.records["recap"] for turn in turns]
-                    steps = [
-                        line for record, turn in zip(records, turns, strict=True)
-                        for line in (step_lines(record, turn.outputs["recap"]) if MODES[mode] else ())
-                    ]  # fmt: skip
-                    folders[mode].commit({"index": index}, [asdict(record) for record in records], steps)
+                    lines = {RECORDS: [asdict(turn.records["recap"]) for turn in turns]}
+                    if MODES[mode]:
+                        steps = (step_lines(turn.records["recap"], turn.outputs["recap"]) for turn in turns)
+                        lines |= {STEPS: [line for request in steps for line in request]}
+                        lines |= {INSPECT: [inspect_line(row, turns, "recap", model)]}
+                    folders[mode].commit({"index": index}, lines)
         for mode, folder in folders.items():
             folder.close()
             pairings[mode].reset()

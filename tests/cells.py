@@ -7,34 +7,23 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from analysis.lines import encode
 from analysis.published import PRESETS
+from tests.records import side
 from tests.test_config import compose
 
-PHASES = ("vision", "prefill", "draft", "verify", "commit", "observe", "other")
 AR_MS = 10.0  # a token of plain decoding
 BIG, SMALL = 8_000_000_000, 3_600_000  # parameters
 
 
-def side(committed: Sequence[int], decode_ms: float, prefill_ms: float = 0.0) -> dict:
-    """A side whose steps committed the given numbers of tokens."""
-    accepted = [count - 1 for count in committed]
-    phases = dict.fromkeys(PHASES, 0) | {"prefill": round(prefill_ms * 1e6), "verify": round(decode_ms * 1e6)}
-    return {
-        "tokens": list(range(1 + sum(committed))), "nodes": [4] * len(committed), "agreed": accepted,
-        "accepted": accepted, "committed": list(committed), "sources": [1] * sum(accepted),
-        "drafted": [0, 4 * len(committed), *[0] * 14], "depths": [4 * len(committed)], "place": 0, "phases_ns": phases,
-        "score": None,
-    }  # fmt: skip
-
-
 def record(index: int, committed: Sequence[int], speedup: float, category: str = "c", contract: str = "h") -> dict:
     """A request on an image of its own; both speedups are the given one."""
-    ar = side([1] * sum(committed), AR_MS * sum(committed))
+    ar = side([1] * sum(committed), 0, AR_MS * sum(committed))
     return {
         "index": index, "row": f"row-{index}", "turn": 0, "category": category, "contract": contract, "prompt": "p",
         "images": f"image-{index}", "prompt_tokens": 10, "visual_tokens": 4,
         "verdict": {"kind": "equal", "at": -1, "expected": -1, "found": -1}, "ar": ar,
-        "method": side(committed, AR_MS * sum(committed) / speedup),
+        "method": side(committed, 0, AR_MS * sum(committed) / speedup),
     }  # fmt: skip
 
 
@@ -72,9 +61,10 @@ def write(
     folder.mkdir(parents=True)
     summary = {
         "model": model, "bench": bench, "method": method, "ablation": rung, "predecessor": predecessor,
-        "source": source, "peer": peer, "excluded": [], "parameters": BIG if model in ("qwen", "llava") else SMALL,
+        "source": source, "peer": peer, "excluded": [], "contract": {"dtype": config["dtype"]},
+        "parameters": BIG if model in ("qwen", "llava") else SMALL,
     }  # fmt: skip
-    (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "records.jsonl").write_bytes(b"".join(map(encode, lines)))
     (folder / "summary.json").write_text(json.dumps(summary))
     (folder / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(config)))
     (folder / "status.json").write_text(json.dumps({"state": state}))

@@ -51,8 +51,11 @@ class ScriptedModel:
     def request(self, inputs: dict, limits: Limits):
         return request_of(inputs["ids"])
 
-    def text(self, tokens: np.ndarray) -> str:
+    def text(self, tokens: np.ndarray, skip_special_tokens: bool = True) -> str:
         return " ".join(f"w{token}" for token in tokens)
+
+    def token(self, token: int) -> str:
+        return f" w{token}"
 
     def contract(self, limits: Limits, engine: str, ar_logits: str) -> Contract:
         return Contract(

@@ -59,8 +59,8 @@ def test_each_method_writes_its_own_whole_folder(finished):
     for method in ("recap", "token_recycling"):
         names = sorted(file.name for file in it.folder(method).iterdir())
         assert names == [
-            "config.yaml", "inputs.jsonl", "lock", "memory.ckpt", "records.jsonl", "status.json", "steps.jsonl",
-            "summary.json",
+            "config.yaml", "inputs.jsonl", "inspect.jsonl", "lock", "memory.ckpt", "records.jsonl", "status.json",
+            "steps.jsonl", "summary.json",
         ]  # fmt: skip
         assert json.loads((it.folder(method) / "status.json").read_text())["state"] == "ok"
 
@@ -198,6 +198,8 @@ def test_a_damaged_record_is_named_by_file_and_line(finished, tmp_path):
         ("batch_size=2", r"batch_size=2: one request at a time"),
         ("max_new_tokens=0", "max_new_tokens: at least 1"),
         ("limit=0", "limit=0: expected a number of inputs"),
+        ("track=yes", "track=yes: choose one of none, offline, online"),
+        ("sweep=7", "sweep=7: expected a name"),
         ("engine=warp", "engine=warp: choose"),
         ("dtype=int8", "dtype=int8: choose one of"),
         ("device=tpu9", "device=tpu9: not a torch device"),

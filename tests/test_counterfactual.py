@@ -25,6 +25,7 @@ from runners.recorder import record
 from runners.replay import depths
 from runners.sources import Source, Tree, compare, log_mass
 from runners.traces import TOP_K, Identity, Setting, Trace
+from tests import published
 from tests.models import VISION_FAMILIES, full_logits, inputs_of, model_of
 from tests.scripted import ScriptedTarget, hashed, request_of, rows_of
 from tests.test_cell import cell, lines
@@ -200,6 +201,16 @@ def test_a_cell_that_records_rows_can_be_replayed_and_shown_other_images(tmp_pat
     table = load_table(tmp_path, "roots")
     assert len(table) == sum(nodes > 0 for record in records for nodes in record["method"]["nodes"])
     assert table[["wrong", "mean"]].to_numpy().any(), "the tiny model does look at its image"
+
+
+def test_rows_of_a_published_set_can_be_shown_other_images_the_first_inputs_alone(tmp_path):
+    with_images = ("bench=chartqa", f"bench.path={published.folder() / 'chartqa'}")
+    it = cell(tmp_path, *with_images, "record=rows", "limit=4", "generate_check=0", "max_new_tokens=8")
+    assert run(it) == 0
+    assert counterfactual.main([str(tmp_path), "--limit", "3"]) == 0
+    asked = [record["row"] for record in lines(it.folder("recap") / "records.jsonl")]
+    shown = set(load_table(tmp_path, "swapped").row)
+    assert len(asked) == 4 and 1 < len(shown) and shown <= set(asked[:3])
 
 
 def test_other_images_need_rows_and_two_images(tmp_path, capsys):

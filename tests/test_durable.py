@@ -273,11 +273,12 @@ def test_an_unfinished_run_is_not_loaded_as_a_result(tmp_path):
     assert set(load(cell.folder("recap"), partial=True)["index"]) == {0, 1}
 
 
-def test_traced_steps_and_records_tell_the_same_after_a_kill(tmp_path):
+@pytest.mark.parametrize("write", [6, 7], ids=["in the inspected", "in the commit"])
+def test_traced_steps_and_records_tell_the_same_after_a_kill(tmp_path, write):
     cell = scripted(tmp_path, "trace=true")
 
     def work():
-        dying_at(7)
+        dying_at(write)
         return run(cell)
 
     assert ended(forked(work)) == KILLED
@@ -285,6 +286,9 @@ def test_traced_steps_and_records_tell_the_same_after_a_kill(tmp_path):
     steps = [(s["row"], s["turn"], s["step"]) for s in read(cell.folder("recap") / "steps.jsonl")]
     expected = [(r["row"], r["turn"], k) for r in stored(cell) for k in range(len(r["method"]["committed"]))]
     assert steps == expected
+    inspected = [(line["row"], turn["turn"]) for line in read(cell.folder("recap") / "inspect.jsonl")
+                 for turn in line["turns"]]  # fmt: skip
+    assert inspected == [(r["row"], r["turn"]) for r in stored(cell)]
 
 
 def test_the_status_counts_the_starts(tmp_path):

@@ -39,3 +39,18 @@ def test_every_method_emits_ars_ids(name):
         for label, drafter in (drafters | others if number % EVERY == 0 else drafters).items():
             found = generate(model.target, drafter, request, limits).tokens.tolist()
             assert found == expected, f"{label} differs on {row.id}"
+
+
+@pytest.mark.parametrize("name", ["tiny_qwen", "tiny_llava"])
+def test_two_attention_backends_give_equal_ids(name):
+    bench, limits = Synthetic(n=3), Limits(100)
+    outputs = {}
+    for attention in ("sdpa", "eager"):
+        model, drafters = Model(str(Path("assets") / name), attention=attention), (Autoregressive(), Recap())
+        outputs[attention] = [
+            generate(model.target, drafter, model.request(inputs, limits), limits).tokens.tolist()
+            for row in bench.rows()
+            for inputs in [model.inputs(bench.messages(row, 0, [], 1), row.open_images())]
+            for drafter in drafters
+        ]
+    assert outputs["sdpa"] == outputs["eager"]

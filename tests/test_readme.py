@@ -61,10 +61,3 @@ def test_every_file_of_the_tree_exists():
         assert path.exists(), f"{path.relative_to(ROOT)} stands in the README's tree only"
         if indent == 0 and path.is_dir():
             folder = path
-
-
-def test_every_test_that_the_table_of_known_faults_names_exists():
-    for path, names in re.findall(r"`(test_\w+\.py)`: ([\w, ]+)", (ROOT / "tests" / "README.md").read_text()):
-        source = (ROOT / "tests" / path).read_text()
-        missing = [name for name in names.strip().split(", ") if f"def test_{name}(" not in source]
-        assert not missing, f"{path} has no {missing}"

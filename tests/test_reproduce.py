@@ -41,13 +41,19 @@ def test_the_laptop_edition_runs_every_part_on_generated_inputs(tmp_path):
     code, ran = commands(tmp_path, MODEL="tiny_qwen", LIMIT="20")
     assert code == 0
     assert ran[0][0] == "scripts/make_fixtures.py"
-    assert [words[1] for words in ran[-3:]] == ["analysis.tables", "analysis.figures", "analysis.report"]
+    assert [words[1] for words in ran[-6:]] == [
+        "runners.replay", "runners.counterfactual",
+        "analysis.compact", "analysis.tables", "analysis.figures", "analysis.report",
+    ]  # fmt: skip
     found = cells(ran)
     assert {(cell["device"], cell["limit"], cell["model"]) for cell in found} == {("cpu", "20", "tiny_qwen")}
-    assert {cell["bench"] for cell in found if "experiment" not in cell} == {*SINGLE_TURN, MMSPEC, "synthetic"}
+    assert {cell["bench"] for cell in found if "experiment" not in cell} == {*SINGLE_TURN, MMSPEC}
     assert all("fixtures" in cell["bench.path"] for cell in found if cell["bench"] != "synthetic")
     for experiment in ("control_confidence", "control_suffix"):
         assert {cell["bench"] for cell in found if cell.get("experiment") == experiment} == set(FOUR_SETS)
+    recorded = {cell["bench"] for cell in found if cell.get("record") == "rows"}
+    assert recorded == {*SINGLE_TURN, MMSPEC, "synthetic"}, "one cell a benchmark, or replays would count it twice"
+    assert sum(cell.get("record") == "rows" for cell in found) == len(recorded)
     orders = [cell["bench.order"] for cell in found if cell.get("experiment") == "control_persistence"]
     assert orders == list("01234")
 

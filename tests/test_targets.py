@@ -19,7 +19,7 @@ from transformers import (
 
 import recap
 from baselines.autoregressive import Autoregressive
-from recap.targets.slots import SlotCache, SlotLayer
+from recap.targets.slots import SlotCache, Slots
 from recap.types import EMPTY_DRAFT, Draft, Limits
 from recap.verify import pack
 from tests.models import (
@@ -78,8 +78,8 @@ def held(cache: SlotCache) -> list[int]:
     return found
 
 
-def cache_with(*labels: int) -> SlotCache:
-    cache = SlotCache(2)
+def cache_with(*labels: int, together: bool = True) -> SlotCache:
+    cache = SlotCache(2, together)
     write(cache, *labels)
     cache.append(len(labels))
     return cache
@@ -118,27 +118,29 @@ def test_a_scattered_path_is_moved_behind_the_root():
     assert held(cache) == [1, 2, 10, 21, 22, 24]
 
 
-def test_a_path_that_starts_in_place_moves_from_its_first_gap_on(monkeypatch):
+@pytest.mark.parametrize("together,count", [(True, 1), (False, 2)])
+def test_a_path_that_starts_in_place_moves_from_its_first_gap_on(monkeypatch, together, count):
     moves = []
-    move = SlotLayer.move
-    monkeypatch.setattr(SlotLayer, "move", lambda *args: moves.append(args[1:]) or move(*args))
-    cache = cache_with(1)
+    move = Slots.move
+    monkeypatch.setattr(Slots, "move", lambda *args: moves.append(args[1:]) or move(*args))
+    cache = cache_with(1, together=together)
     write(cache, 10, 20, 21, 22, 23, 24)
     cache.keep(path_of(0, 1, 3, 4))
     assert held(cache) == [1, 10, 20, 21, 23, 24]
-    assert [(rows.tolist(), start) for rows, start in moves] == [([5, 6], 4)] * 2
+    assert [(rows.tolist(), start) for rows, start in moves] == [([5, 6], 4)] * count
 
 
 def test_a_path_that_lies_in_place_moves_nothing(monkeypatch):
-    monkeypatch.setattr(SlotLayer, "move", lambda *_: pytest.fail("rows were moved"))
+    monkeypatch.setattr(Slots, "move", lambda *_: pytest.fail("rows were moved"))
     cache = cache_with(1)
     write(cache, 10, 20, 21, 22)
     cache.keep(path_of(0, 1))
     assert held(cache) == [1, 10, 20, 21]
 
 
-def test_growing_past_the_capacity_keeps_every_row():
-    cache = cache_with(*range(5))
+@pytest.mark.parametrize("together", [True, False])
+def test_growing_past_the_capacity_keeps_every_row(together):
+    cache = cache_with(*range(5), together=together)
     capacity = cache.layers[0].keys.shape[2]
     labels = list(range(5))
     for label in range(5, capacity + 40):

@@ -51,6 +51,8 @@ def test_a_traced_run_is_labelled_in_its_summary_and_in_the_table(tmp_path):
         it = cell(tmp_path / trace, f"trace={trace}", "limit=1", "max_new_tokens=4", "generate_check=0")
         run(it)
         assert summary(it)["traced"] == (trace == "true")
+        for name in ("steps.jsonl", "inspect.jsonl"):
+            assert (it.folder("recap") / name).exists() == (trace == "true")
         assert ("recap (traced)" in table([summary(it)])) == (trace == "true")
     assert "(traced)" not in table([summarise(run_of(1.0)) | {"method": "recap"}])
 
@@ -91,5 +93,5 @@ def test_nothing_of_tracing_runs_inside_the_window(tmp_path, monkeypatch):
     assert inside.windows >= 4, "AR and the method, twice"
     files = {Path(name).name for name in inside.files}
     assert {"decode.py", "drafter.py"} <= files, "what runs inside is seen"
-    assert not files & {"records.py", "encoder.py"}
+    assert not files & {"records.py", "inspection.py", "encoder.py"}
     assert not {name for name in inside.builtins if "write" in name or name in ("open", "flush")}

@@ -34,7 +34,8 @@ class TreeTarget:
         check_tree_pass(type(model).__name__, self.text)
         self.vocab_size = model.get_output_embeddings().weight.shape[0]
         self.placeholders = self.find_placeholders()
-        self.cache = SlotCache(self.text.num_hidden_layers)
+        self._spread = len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1
+        self.cache = SlotCache(self.text.num_hidden_layers, together=not self._spread)
         # transformers renamed the argument; the model says which name it takes
         parameters = inspect.signature(model.forward).parameters
         self.cache_name = "cache" if "cache" in parameters else "past_key_values"
@@ -75,6 +76,14 @@ class TreeTarget:
         extra = {k: _to(v, self.model.device) for k, v in inputs.items() if k not in self.dropped and v is not None}
         return Request(prompt, self.vocab_size, self.placeholders, extra)
 
+    def selection(self, rows: Ints) -> torch.Tensor | Ints:
+        """Rows whose logits are wanted, as forward takes them.
+
+        On a model spread over devices the states that they select lie on another device than the inputs, to which a
+        tensor would be moved; an array stays on the host, from where it selects on any device.
+        """
+        return rows if self._spread else torch.from_numpy(rows).to(self.model.device)
+
     @torch.inference_mode()
     def prefill(self, request: Request, positions: Ints, top_k: int, clock) -> Rows:
         self.reset()
@@ -84,7 +93,7 @@ class TreeTarget:
             logits = self._forward(
                 input_ids=torch.from_numpy(request.prompt).to(self.model.device)[None],
                 attention_mask=None,  # plain causal
-                logits_to_keep=torch.from_numpy(wanted).to(self.model.device),
+                logits_to_keep=self.selection(wanted),
                 **{**request.inputs, "position_ids": self.prompt_positions(request)},
             )
         finally:
