@@ -25,14 +25,14 @@ def waiting(tmp_path, fault: str) -> dict[str, str]:
 
 def test_a_failing_cell_hides_no_other_and_the_end_names_it(tmp_path):
     out = tmp_path / "out"
-    sweep = (f"bench._target_={DISTURBED},runners.benches.synthetic.Synthetic", "temperature=0,0.5", *CELL[1:])
+    sweep = (f"bench._target_={DISTURBED},runners.benches.synthetic.Synthetic", "engine=eager,other", *CELL[1:])
     done = python("run.py", "-m", *sweep, f"out={out}", **waiting(tmp_path, "raise"))
     assert done.returncode == 1
     assert f"4 cells queued below {out}" in done.stdout
     ended = done.stdout.split("\n\n")[-1].splitlines()
     assert ended[0] == "1 of 4 cells complete" and len(ended) == 5
     assert "failed, AssertionError: it was to go wrong" in ended[1], "the first cell raises, the others come after it"
-    assert done.stderr.count("error: temperature=0.5") == 2
+    assert done.stderr.count("error: engine=other: choose eager") == 2
 
 
 def test_sigterm_ends_a_sweep_and_the_cells_after_are_missed(tmp_path):
