@@ -11,6 +11,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from runners.config import refuse
+from runners.ranks import leads, silent_unless_first
 
 STOPPED = 128  # and the signal's number: the sweep ends too, and a launcher sees that the job has no result yet
 
@@ -31,7 +32,7 @@ def main(config: DictConfig) -> None:
             raise
         traceback.print_exc()
         return
-    if code >= STOPPED or (code and not swept):
+    if leads() and (code >= STOPPED or (code and not swept)):
         sys.exit(code)
 
 
@@ -42,12 +43,13 @@ def lost(error: Exception) -> bool:
 
 if __name__ == "__main__":
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # composition errors are raised to us, not printed
-    try:
-        main()
-    except HydraException as error:
-        sys.exit(refuse(error, sys.argv[1:]))
-    except Exception as error:
-        if not lost(error):
-            raise
-        print(f"error: {error}\nother jobs go on; scripts/collect.py names the cells to complete", file=sys.stderr)
-        sys.exit(1)
+    with silent_unless_first():
+        try:
+            main()
+        except HydraException as error:
+            sys.exit(refuse(error, sys.argv[1:]))
+        except Exception as error:
+            if not lost(error):
+                raise
+            print(f"error: {error}\nother jobs go on; scripts/collect.py names the cells to complete", file=sys.stderr)
+            sys.exit(1)

@@ -21,6 +21,7 @@ from runners.config import content_hash
 from runners.folder import ROWS, make
 from runners.interrupt import Stopped
 from runners.lock import restarts
+from runners.ranks import check_ranks, leads
 from runners.track import LATER, MODES
 from runners.verdict import Verdict, sound
 
@@ -110,7 +111,8 @@ def run(cell: Cell) -> int:
         stopped.hand_on()
         return stopped.code
     except ValueError as error:
-        _fail_queued(paths, error)
+        if leads():
+            _fail_queued(paths, error)
         raise
     _report(summaries, paths, cell.config["limit"])
     return verdict(summaries, cell)
@@ -134,6 +136,7 @@ def check(config: dict[str, Any]) -> None:
     for key, choices in legal.items():
         if config[key] not in choices:
             raise ValueError(f"{key}={config[key]}: choose one of {', '.join(str(c or 'null') for c in choices)}")
+    check_ranks(config["model"])
     for key in ("limit", "generate_check"):
         if config[key] is not None and (type(config[key]) is not int or config[key] < (key == "limit")):
             raise ValueError(f"{key}={config[key]}: expected a number of inputs")

@@ -8,7 +8,7 @@ from pathlib import Path
 import transformers
 from huggingface_hub import HfApi, snapshot_download
 from safetensors import SafetensorError, safe_open
-from transformers import AutoConfig
+from transformers import AutoConfig, PreTrainedConfig
 
 from recap.targets import supported
 
@@ -32,12 +32,16 @@ class Checkpoint:
     folder: Path
     commit: str = ""
 
-    def model_class(self) -> type:
-        """The transformers class, refused where no family serves it. Raises ValueError."""
+    def config(self) -> PreTrainedConfig:
+        """The model's config. Raises ValueError."""
         try:
-            config = AutoConfig.from_pretrained(self.folder, local_files_only=True)
+            return AutoConfig.from_pretrained(self.folder, local_files_only=True)
         except (OSError, ValueError, KeyError) as error:
             raise self.fault(f"no model config could be read: {first_line(error)}") from None
+
+    def model_class(self) -> type:
+        """The transformers class, refused where no family serves it. Raises ValueError."""
+        config = self.config()
         name = (config.architectures or ["none"])[0]
         known = sorted(supported())
         if name not in known:

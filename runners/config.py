@@ -8,7 +8,6 @@ import hashlib
 import inspect
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from importlib import import_module
@@ -19,6 +18,8 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+
+from runners.ranks import tell, whose, yield_the_floor
 
 ROOT = Path(__file__).parent.parent
 BAD_INPUT = 2  # exit code
@@ -56,7 +57,8 @@ def content_hash(content: Mapping[str, Any]) -> str:
 
 def refuse(error: Exception, overrides: Sequence[str]) -> int:
     """Bad input ends in one line, not in a trace; returns the exit code."""
-    print(f"error: {explain(error, overrides)}", file=sys.stderr)
+    yield_the_floor()
+    tell(f"error{whose()}: {explain(error, overrides)}")
     return BAD_INPUT
 
 

@@ -148,7 +148,8 @@ def _rebuild(folder: Path) -> tuple[Model, Bench, Limits]:
     """The model and the benchmark that the cell's own config names."""
     config = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"), resolve=True)
     bench = bench_of(config)
-    model: Model = build(config["model"], "model", dtype=config["dtype"], device=config["device"])
+    section = {key: value for key, value in config["model"].items() if key != "tensor_parallel"}  # one process here
+    model: Model = build(section, "model", dtype=config["dtype"], device=config["device"])
     return model, bench, Limits(config["max_new_tokens"], model.stop_ids)
 
 

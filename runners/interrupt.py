@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from runners.ranks import leads
+
 STOPPING = (signal.SIGTERM, signal.SIGUSR2)
 
 
@@ -33,7 +35,8 @@ class Signals:
         self._stopped: Stopped | None = None
         self._held = False
         self._before = {}
-        if threading.current_thread() is threading.main_thread():
+        # another rank than the first has nothing to save, and could not come out of a pass that waits for the first
+        if leads() and threading.current_thread() is threading.main_thread():
             self._before = {signum: signal.signal(signum, self._stop) for signum in STOPPING}
         return self
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from runners.together import on_this_host
+
 EVERY_S = 10  # between two looks at the device
 PROC_STAT = Path("/proc/stat")
 BUSY = slice(0, 3), slice(5, 8)  # user, nice, system; irq, softirq, steal (other guests of the host)
@@ -45,9 +47,10 @@ class Machine:
     def report(self) -> dict:
         """cores; other_work: cores that other processes kept busy on average; throttled: reasons, named."""
         wall = time.monotonic() - self._started
+        own = on_this_host(own_seconds() - self._own)
         busy, others = self._read_busy(), None
         if busy is not None and self._busy is not None and wall > 0:
-            others = max(0.0, (busy - self._busy) - (own_seconds() - self._own)) / wall
+            others = max(0.0, (busy - self._busy) - own) / wall
         slowed = None if self._seen is None else [name for bit, name in SLOWED.items() if self._seen & bit]
         return {"cores": os.cpu_count(), "other_work": others, "throttled": slowed}
 

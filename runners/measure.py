@@ -4,7 +4,8 @@ import importlib.metadata
 import inspect
 import platform
 import resource
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,10 @@ from runners.lock import hold, patience, restarts
 from runners.machine import watch
 from runners.models import Model
 from runners.pair import AR, Method, Pairing, warm_up
+from runners.ranks import leads
 from runners.revisit import record_rows
 from runners.stream import DONE, EXCLUDED, FAILED, Stream
+from runners.together import join, own_folders
 from runners.track import Mirror
 from runners.verdict import KINDS
 from runners.visual import Load, visual_load
@@ -54,13 +57,9 @@ def measure(cell: "Cell", paths: Mapping[str, Path]) -> list[dict]:
     methods: dict[str, Method] = {AR: Autoregressive(config["ar_logits"])}
     for place, (name, section) in enumerate(cell.methods.items()):
         methods[name] = build(section, f"versus.{name}" if place else "method")
-    for path in paths.values():
-        make(path)
-    with hold(list(paths.values()), patience()), Signals() as signals:
-        if config["rerun"] and not restarts():  # a restarted job goes on with the rerun that it began
-            for path in paths.values():
-                set_aside(path)
-        folders = {name: Folder(path, config["trace"]) for name, path in paths.items()}
+    join()
+    with _held(paths, config["rerun"]), own_folders(paths) as own, Signals() as signals:
+        folders = {name: Folder(path, config["trace"]) for name, path in own.items()}
         try:
             return _run(cell, bench, methods, limits, folders, signals)
         except BaseException as error:  # a run that has ended must not look like a running one
@@ -77,13 +76,28 @@ def measure(cell: "Cell", paths: Mapping[str, Path]) -> list[dict]:
                 folder.close()
 
 
+@contextmanager
+def _held(paths: Mapping[str, Path], rerun: bool) -> Iterator[None]:
+    """The folders made, locked and, for a rerun, emptied: by the first rank, on behalf of all."""
+    if not leads():
+        yield
+        return
+    for path in paths.values():
+        make(path)
+    with hold(list(paths.values()), patience()):
+        if rerun and not restarts():  # a restarted job goes on with the rerun that it began
+            for path in paths.values():
+                set_aside(path)
+        yield
+
+
 def _run(cell: "Cell", bench: Bench, methods, limits: Limits, folders: dict[str, Folder], signals: Signals):
     config = cell.config
     total = min(len(bench), config["limit"] or len(bench))
     for name, folder in folders.items():
         folder.write("config.yaml", cell.yaml(name))
         folder.start(_device_name(config["device"]), _versions_line(), total, len(bench), cell.command)
-        if config["track"] != "none":
+        if config["track"] != "none" and leads():
             folder.follow(Mirror(folder.path, cell.names | cell.identity(name), config["track"]))
     model: Model = build(config["model"], "model", dtype=config["dtype"], device=config["device"])
     model.check(limits)
@@ -177,10 +191,10 @@ def _finish(cell: "Cell", folder: Folder, name: str, method: Method, ran: Ran) -
 
 
 def peak_memory() -> dict[str, int]:
-    """Bytes at most in use so far: of this process (pages mapped from files included), of the CUDA device."""
+    """Bytes at most in use so far by this process: of the host (pages mapped from files included), of CUDA devices."""
     unit = 1 if platform.system() == "Darwin" else 1024
     host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return {"host": host, "device": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0}
+    return {"host": host, "device": sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count())))}
 
 
 def _growth(inputs: list[dict]) -> list[dict]:

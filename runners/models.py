@@ -12,8 +12,10 @@ from recap.targets import target_for
 from recap.types import Limits, Request
 from runners.checkpoint import Checkpoint, first_line, locate
 from runners.contract import Contract
-from runners.placing import check_device_map, device_of, devices_of
+from runners.placing import check_device_map, check_gathered, check_slices, device_of, devices_of, sliced
 from runners.processor import check_processor, load_processor
+from runners.ranks import check_ranks, ranks
+from runners.together import join
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -27,6 +29,7 @@ class Model:
     min_pixels, max_pixels   area to which the processor scales images, for processors that have such limits; null = the
                 checkpoint's own
     device_map  how transformers spreads the model (auto, balanced, sequential, a device); null = all on `device`
+    tensor_parallel   ranks that share every layer, started by torchrun; null = one process
 
     A text-only model's processor is its tokenizer.
     """
@@ -42,18 +45,33 @@ class Model:
         min_pixels: int | None = None,
         max_pixels: int | None = None,
         device_map: str | None = None,
+        tensor_parallel: int | None = None,
     ) -> None:
         if dtype not in DTYPES:
             raise ValueError(f"dtype={dtype}: choose one of {', '.join(DTYPES)}")
         place = device_of(device)
         check_device_map(device_map)
+        check_ranks({"tensor_parallel": tensor_parallel})
         checkpoint = locate(path, revision, made_by)
         cls = checkpoint.model_class()
+        placed = {"device_map": device_map}
+        if ranks() > 1:
+            if device_map is not None:
+                raise ValueError(
+                    f"model.device_map={device_map}: not with model.tensor_parallel; leave one of them null"
+                )
+            check_slices(checkpoint.config().get_text_config(), ranks())
+            placed = sliced(device, ranks())
+            join()
         checkpoint.complete()
         self.processor = load_processor(checkpoint, min_pixels, max_pixels)
-        options = {"dtype": getattr(torch, dtype), "attn_implementation": attention, "device_map": device_map}
+        options = {"dtype": getattr(torch, dtype), "attn_implementation": attention} | placed
         model = _load(cls, checkpoint, options)
-        self.model = (model if device_map else model.to(place)).eval()
+        if ranks() > 1:
+            check_gathered(model)
+        elif device_map is None:
+            model = model.to(place)
+        self.model = model.eval()
         self.target = target_for(self.model)
         check_processor(checkpoint, self.processor, self.target.placeholders)
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)

@@ -13,6 +13,7 @@ from itertools import islice
 import torch
 
 from runners.benches.base import Bench, Row
+from runners.contract import digest
 from runners.folder import INSPECT, RECORDS, STEPS, Folder
 from runners.inspection import inspect_line
 from runners.interrupt import Signals
@@ -21,9 +22,11 @@ from runners.models import Model
 from runners.pair import Method, Pairing, RowError, Turn
 from runners.peer import TransformersGenerate
 from runners.progress import Progress
+from runners.ranks import ranks
 from runners.records import step_lines
 from runners.snapshot import NAME as SNAPSHOT
 from runners.snapshot import restore, save
+from runners.together import agree
 
 CHECKPOINT_SECONDS = 30.0  # what a kill costs at most, in inputs decoded again untimed
 CHECKPOINT_SHARE = 20  # and the time between checkpoints is at least so many times that of writing one
@@ -67,6 +70,7 @@ class Stream:
             for index, row in islice(enumerate(self._bench.rows(self._total)), first, None):
                 names = [name for name in behind if len(self._folders[name].inputs) == index]
                 turns, outcome, reason = self._decode(index, row, names)
+                agree(f"{outcome} {_digest(turns)}")
                 with signals.held():
                     self._keep(index, row, names, turns, outcome, reason)
         finally:
@@ -83,7 +87,7 @@ class Stream:
         except RowError as error:
             outcome, reason, begun = EXCLUDED, str(error), error.begun
         except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error):
+            if not out_of_memory(error) or ranks() > 1:  # a rank cannot leave a pass in which the others wait
                 raise
             outcome, begun = FAILED, True
             reason = f"bench {self._bench.name}, row {row.id}: out of memory ({_first_line(error)})"
@@ -209,6 +213,13 @@ def out_of_memory(error: Exception) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return any(words in str(error) for words in ("out of memory", "can't allocate memory"))
+
+
+def _digest(turns: list[Turn]) -> str:
+    """Stands for all that was emitted and committed."""
+    sides = [(name, side.tokens, side.committed) for turn in turns for name, record in turn.records.items()
+             for side in (record.ar, record.method)]  # fmt: skip
+    return digest(repr(sides).encode())
 
 
 def _first_line(error: Exception) -> str:

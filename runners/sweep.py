@@ -20,6 +20,7 @@ from runners import status
 from runners.cell import Cell, finished, verdict
 from runners.choice import chosen
 from runners.config import refuse
+from runners.ranks import launcher
 
 INCOMPLETE = 1  # exit code of a sweep, as of scripts/collect.py
 LAUNCHERS = ("launch=", "hydra")  # overrides of no meaning to a cell
@@ -37,7 +38,7 @@ def cell_of(config: DictConfig, own: DictConfig) -> Cell:
         config=OmegaConf.to_container(config, resolve=True),
         names={group: choices[group] for group in ("model", "bench")},
         methods={choice.name: choice.section for choice in methods},
-        command=shlex.join(["python", "run.py", *(o for o in overrides if not o.startswith(PASSING))]),
+        command=shlex.join([*launcher(), *(o for o in overrides if not o.startswith(PASSING))]),
         rungs={choice.name: choice.rung for choice in methods if choice.rung is not None},
     )
 

@@ -31,13 +31,13 @@ class Forgiving(ScriptedTarget):
 
 
 class ScriptedModel:
-    """A `runners.models.Model` whose words are ids."""
+    """A `runners.models.Model` whose words are ids; `tensor_parallel` ranks each hold all of it."""
 
     stop_ids = (0,)
     reads_images = False
     parameters = 0
 
-    def __init__(self, dtype: str = "float32", device: str = "cpu") -> None:
+    def __init__(self, dtype: str = "float32", device: str = "cpu", tensor_parallel: int | None = None) -> None:
         self.target = Forgiving(hashed(VOCAB, drift=40))
         self.model = SimpleNamespace(device=torch.device("cpu"))
 
