@@ -51,6 +51,11 @@ class Cell:
         return GENERATED if self.generated else REAL
 
     @property
+    def traced(self) -> bool:
+        """Whether its steps were written while it was timed; tables and figures leave it out."""
+        return bool(self.summary.get("traced"))
+
+    @property
     def peer(self) -> bool:
         """Whether an outside library decoded; its speedup does not stand among the others."""
         return bool(self.summary.get("peer"))

@@ -22,13 +22,13 @@ COPIED = ("config.yaml", "recall.parquet", "swapped.parquet", "roots.parquet", "
 
 
 def compact(source: Path, destination: Path) -> list[Path]:
-    """Write every finished cell below `source` into `destination`, in place of what an earlier call left there.
+    """Write every finished, untraced cell below `source` into `destination`, in place of what an earlier call left there.
 
     Raises ValueError where `destination` holds records, which are not replaced, and where `source` has no cell.
     """
     if any(destination.rglob("records.jsonl")):
         raise ValueError(f"{destination}: holds the records of a run, which would be lost; choose another folder")
-    cells = walk(source)
+    cells = [cell for cell in walk(source) if not cell.traced]
     if destination.exists():
         shutil.rmtree(destination)
     return [_cell(cell.folder, destination / cell.folder.relative_to(source)) for cell in cells]

@@ -35,7 +35,8 @@ SPEEDS = (
 
 
 def tables(cells: Sequence[Cell]) -> list[Table]:
-    """Every table that has a line, from finished cells."""
+    """Every table that has a line, from finished cells; traced ones are for the step inspector, not for speeds."""
+    cells = [cell for cell in cells if not cell.traced]
     methods = [cell for cell in cells if cell.rung is None and not cell.peer]
     gains = (
         "gain: throughput over the predecessor in percent, end to end, paired on the input; within noise: its 95 % "

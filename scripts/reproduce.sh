@@ -62,14 +62,17 @@ for model in $MODEL; do
   # 5. The same on generated charts, signs and grids, the one benchmark that everyone has; here with every baseline.
   run model="$model" bench=synthetic experiment=baselines record=rows
   run model="$model" bench=synthetic experiment=ablations
+
+  # 6. A few inputs with every step written down, for the report's step inspector.
+  run model="$model" bench=synthetic method=recap 'versus=[token_recycling]' trace=true limit=8
 done
 
-# 6. What the memories know, from the recorded rows alone; and what the image has to do with it, under other images, the
+# 7. What the memories know, from the recorded rows alone; and what the image has to do with it, under other images, the
 #    first 100 inputs of each set.
 "$PYTHON" -m runners.replay "$OUT"
 "$PYTHON" -m runners.counterfactual "$OUT" --limit 100
 
-# 7. What the tables and figures are made of, without what only a rerun needs; tables beside the published numbers,
+# 8. What the tables and figures are made of, without what only a rerun needs; tables beside the published numbers,
 #    figures, and a report with a step inspector.
 "$PYTHON" -m analysis.compact "$OUT" "$RESULTS/cells"
 "$PYTHON" -m analysis.tables "$RESULTS"

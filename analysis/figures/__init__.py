@@ -67,7 +67,7 @@ KINDS = {
 
 def parts(root: Path) -> list[Part]:
     """The parts of a results root, in the order of their names. Raises ValueError for a root without cells."""
-    cells = walk(root)
+    cells = [cell for cell in walk(root) if not cell.traced]
     own = [cell for cell in cells if cell.rung is None and not cell.peer]
     lines = {table.name: table.frame for table in tables.tables(own) if "inputs_of" in table.frame}
     counts = {name: load_table(root, name) for name in TABLES if any(root.rglob(f"{name}.parquet"))}
