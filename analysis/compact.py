@@ -22,7 +22,7 @@ COPIED = ("config.yaml", "recall.parquet", "swapped.parquet", "roots.parquet", "
 
 
 def compact(source: Path, destination: Path) -> list[Path]:
-    """Write every finished, untraced cell below `source` into `destination`, in place of what an earlier call left there.
+    """Write every finished, untraced cell below `source` into `destination`, replacing what an earlier call left.
 
     Raises ValueError where `destination` holds records, which are not replaced, and where `source` has no cell.
     """
