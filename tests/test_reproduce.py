@@ -33,6 +33,11 @@ def cells(ran: list[list[str]]) -> list[dict[str, str]]:
     return [dict(word.split("=", 1) for word in words[1:]) for words in ran if words[0] == "run.py"]
 
 
+def parted(found: list[dict]) -> tuple[list[dict], list[dict]]:
+    """The traced cells, which are for the step inspector, and the others."""
+    return [cell for cell in found if "trace" in cell], [cell for cell in found if "trace" not in cell]
+
+
 def test_the_shell_is_sound():
     assert subprocess.run(["bash", "-n", str(SCRIPT)]).returncode == 0
 
@@ -45,8 +50,9 @@ def test_the_laptop_edition_runs_every_part_on_generated_inputs(tmp_path):
         "runners.replay", "runners.counterfactual",
         "analysis.compact", "analysis.tables", "analysis.figures", "analysis.report",
     ]  # fmt: skip
-    found = cells(ran)
+    inspected, found = parted(cells(ran))
     assert {(cell["device"], cell["limit"], cell["model"]) for cell in found} == {("cpu", "20", "tiny_qwen")}
+    assert [(cell["bench"], cell["limit"]) for cell in inspected] == [("synthetic", "8")]
     assert {cell["bench"] for cell in found if "experiment" not in cell} == {*SINGLE_TURN, MMSPEC}
     assert all("fixtures" in cell["bench.path"] for cell in found if cell["bench"] != "synthetic")
     for experiment in ("control_confidence", "control_suffix"):
@@ -64,7 +70,7 @@ def test_the_paper_edition_needs_mmspec(tmp_path):
 
 def test_the_paper_edition_runs_both_models_in_full(tmp_path):
     _, ran = commands(tmp_path, MMSPEC="/data/mmspec")
-    found = cells(ran)
+    _, found = parted(cells(ran))
     assert {cell["model"] for cell in found} == {"qwen", "llava"}
     assert {cell["device"] for cell in found} == {"cuda"} and not any("limit" in cell for cell in found)
     ladder = next(cell for cell in found if cell.get("experiment") == "ablations")
