@@ -6,6 +6,7 @@ that phases which do not add up to it are seen.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ class Timing:
     verify_ns: list[int]
 
 
-class Clock:
+class Clock(ABC):
     """Charges the time between marks to phases. A subclass says what a mark is."""
 
     def start(self) -> None:
@@ -56,13 +57,15 @@ class Clock:
         verify = [ns for phase, ns in zip(self._phases, spent, strict=True) if phase == "verify"]
         return Timing(phases, window, verify)
 
+    @abstractmethod
     def _mark(self):
-        raise NotImplementedError
+        """A point in time."""
 
+    @abstractmethod
     def _between(self, first, second) -> int:
         """Nanoseconds from one mark to a later one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _synchronize(self) -> None:
         """Wait until the device has nothing left to do."""
 
@@ -71,6 +74,9 @@ class HostClock(Clock):
     """Marks by the host's clock."""
 
     _mark = staticmethod(time.perf_counter_ns)
+
+    def _synchronize(self) -> None:
+        """What the host was asked is done."""
 
     def _between(self, first: int, second: int) -> int:
         return second - first
@@ -85,7 +91,7 @@ class DeviceClock(Clock):
 
     def __init__(self, new_event: Callable, synchronize: Callable[[], None]) -> None:
         self._new_event = new_event
-        self._synchronize = synchronize
+        self._wait = synchronize
         self._events: list = []
 
     def _mark(self):
@@ -97,6 +103,9 @@ class DeviceClock(Clock):
 
     def _between(self, first, second) -> int:
         return round(first.elapsed_time(second) * 1e6)
+
+    def _synchronize(self) -> None:
+        self._wait()
 
 
 def clock_for(device: torch.device) -> Clock:
