@@ -29,11 +29,7 @@ def check_device_map(device_map: str | None) -> None:
         return
     if device_map not in SPREADS:
         device_of(device_map, "model.device_map")
-    if not is_accelerate_available():
-        raise ValueError(
-            f"model.device_map={device_map}: transformers needs accelerate for it; `pip install accelerate`, "
-            "or leave it null to place the whole model on `device`"
-        )
+    _accelerated("device_map", device_map)
 
 
 def check_slices(text: Any, count: int) -> None:
@@ -52,6 +48,7 @@ def sliced(device: str, count: int) -> dict[str, Any]:
 
     transformers takes the devices itself: a GPU a rank where torch sees any. Raises ValueError for another `device`.
     """
+    _accelerated("tensor_parallel", count)
     own = "cuda" if torch.cuda.is_available() else "cpu"
     if device not in ("auto", own):
         raise ValueError(
@@ -66,6 +63,14 @@ def check_gathered(model) -> None:
     style = model.tp_plan.get(name)
     if style not in GATHERED:
         raise ValueError(f"model.tensor_parallel: transformers' plan for {type(model).__name__} does not gather logits")
+
+
+def _accelerated(key: str, value: object) -> None:
+    if not is_accelerate_available():
+        raise ValueError(
+            f"model.{key}={value}: transformers needs accelerate for it; `pip install accelerate`, "
+            "or leave it null to place the whole model on `device`"
+        )
 
 
 def devices_of(model) -> str:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from runners import ranks, stream
+from runners import placing, ranks, stream
 from runners.cell import Cell, run
 from runners.measure import WARM_UP_ROWS
 from runners.models import Model
@@ -254,6 +254,12 @@ def test_a_split_model_has_no_device_map_and_no_device_of_its_own(monkeypatch):
     for device in ("cpu", "cuda:1"):
         with pytest.raises(ValueError, match=rf"device={device}: .* every rank has its own; use device=cuda"):
             sliced(device, 2)
+
+
+def test_a_split_needs_accelerate_and_says_so(monkeypatch):
+    monkeypatch.setattr(placing, "is_accelerate_available", lambda: False)
+    with pytest.raises(ValueError, match=r"model\.tensor_parallel=2: transformers needs accelerate"):
+        sliced("cpu", 2)
 
 
 def test_every_family_gathers_its_logits_and_one_that_did_not_is_refused():
