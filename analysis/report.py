@@ -23,6 +23,8 @@ from analysis.tracing import barred
 
 HERE = Path(__file__).parent
 PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}  # the first there is of a figure
+ALARMS = 8  # shown at once; the rest is folded
+SLOW = ("slower than AR", "at the measured step cost")  # ends of alarms that tell of a method, not of a fault: last
 
 
 def page(root: Path, figures: Path) -> str:
@@ -85,11 +87,17 @@ def _alarms(root: Path, run: Run) -> str:
     for cell in run.cells:
         for alarm in filter(None, (*cell.summary.get("alarms", ()), barred(cell.summary, None))):
             found.setdefault(alarm, []).append(run.label(cell))
-    items = "\n".join(
+    items = [
         f"<li><strong>{escape(alarm)}</strong> <span>{escape('; '.join(cells))}</span></li>"
-        for alarm, cells in found.items()
-    )
-    return f'<ul class="alarms">\n{items}\n</ul>' if found else "<p>None.</p>"
+        for alarm, cells in sorted(found.items(), key=lambda it: it[0].endswith(SLOW))
+    ]
+    shown, folded = (_list(some) if some else "" for some in (items[:ALARMS], items[ALARMS:]))
+    more = f"<details><summary>{len(items) - ALARMS} more alarms</summary>\n{folded}\n</details>" if folded else ""
+    return f"{shown}\n{more}" if found else "<p>None.</p>"
+
+
+def _list(items: list[str]) -> str:
+    return '<ul class="alarms">\n' + "\n".join(items) + "\n</ul>"
 
 
 def _verdict(run: Run) -> str:

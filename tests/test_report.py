@@ -16,11 +16,13 @@ from analysis.lines import encode
 from analysis.lines import read as read_lines
 from analysis.metrics import accepted_per_step
 from analysis.render import Table, html
-from analysis.report import main, page
+from analysis.report import ALARMS, _alarms, main, page
 from analysis.report_steps import as_script, choose, steps_data
+from analysis.report_tables import Run
 from runners.benches.base import Row
 from runners.benches.synthetic import Synthetic
 from runners.cell import Cell, run
+from tests import cells
 from tests.scripted_cell import ScriptedModel, scripted
 from tests.test_cell import cell
 
@@ -267,3 +269,15 @@ def test_bad_input_is_one_line(tmp_path, monkeypatch, words, error):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match=error):
         command(monkeypatch, tmp_path, *words)
+
+
+def test_of_many_alarms_the_first_are_shown_and_those_on_slow_methods_come_last(tmp_path):
+    for k in range(ALARMS + 2):
+        folder = cells.write(tmp_path, cells.records(5, 1.5), options={"budget": k + 1})
+        told = f"{k}0% of inputs decode slower than AR" if k else "the device slowed its clocks"
+        summary = json.loads((folder / "summary.json").read_text())
+        (folder / "summary.json").write_text(json.dumps(summary | {"alarms": [told], "traced": False}))
+    text = _alarms(tmp_path, Run.of(walk(tmp_path)))
+    shown, folded = text.split("<details>")
+    assert shown.index("slowed its clocks") < shown.index("slower than AR")
+    assert shown.count("<li>") == ALARMS and folded.startswith("<summary>2 more alarms")
