@@ -19,12 +19,12 @@ def supported() -> dict[str, type[TreeTarget]]:
     return {name: family for family in TreeTarget.__subclasses__() for name in family.classes}
 
 
-def target_for(model) -> TreeTarget:
+def target_for(model, engine: str = "eager") -> TreeTarget:
     """The target of a loaded transformers model, by its class; ValueError names what is supported."""
     name = type(model).__name__
     families = supported()
     if name in families:
-        return families[name](model)
+        return families[name](model, engine)
     config = getattr(model, "config", None)
     if config is not None:
         check_rollback(name, config.get_text_config())  # the more telling error, where it applies

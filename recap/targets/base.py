@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from recap.targets.engines import engine_of
 from recap.targets.rows import top_rows
 from recap.targets.slots import SlotCache
 from recap.types import Draft, Ints, Limits, Request, Rows
@@ -21,13 +22,17 @@ TREE_BACKENDS = ("sdpa", "eager")  # attention that takes an additive 4D mask
 
 
 class TreeTarget:
-    """Implements `recap.target.Target` for one family. `text` is the config of the language model."""
+    """Implements `recap.target.Target` for one family. `text` is the config of the language model.
+
+    engine  'eager': every pass runs through the model's own forward; 'compiled': verification passes do not, see
+            `recap.targets.engines`
+    """
 
     classes: ClassVar[tuple[str, ...]]  # names of the transformers classes it serves
     vision: ClassVar[str | None] = None  # the module whose end marks the end of vision encoding
     dropped: ClassVar[set[str]] = DROPPED
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, engine: str = "eager") -> None:
         self.model = model
         self.text = model.config.get_text_config()
         check_rollback(type(model).__name__, self.text)
@@ -39,6 +44,7 @@ class TreeTarget:
         # transformers renamed the argument; the model says which name it takes
         parameters = inspect.signature(model.forward).parameters
         self.cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self.engine = engine_of(self, engine)
 
     # what a family decides
 
@@ -104,14 +110,7 @@ class TreeTarget:
 
     @torch.inference_mode()
     def verify(self, root: int, draft: Draft, top_k: int) -> Rows:
-        length = self.cache.length
-        plan = torch.from_numpy(pack(root, draft.tokens, draft.parents)).to(self.model.device, non_blocking=True)
-        logits = self._forward(
-            input_ids=plan[None, :, 0].long(),
-            position_ids=self.positions(plan[:, 1].long() + length),
-            attention_mask=self._mask(plan[:, 2:], length) if len(draft) else None,
-        )
-        return top_rows(logits, top_k)
+        return self.engine.run(pack(root, draft.tokens, draft.parents), top_k)
 
     @torch.inference_mode()
     def keep(self, path: NDArray[np.int32]) -> None:
@@ -119,6 +118,17 @@ class TreeTarget:
 
     def reset(self) -> None:
         self.cache.reset()
+
+    def run(self, plan: NDArray[np.int32], top_k: int) -> Rows:
+        """One pass over a plan of `recap.verify.pack`, through the model's own forward."""
+        length = self.cache.length
+        on_device = torch.from_numpy(plan).to(self.model.device, non_blocking=True)
+        logits = self._forward(
+            input_ids=on_device[None, :, 0].long(),
+            position_ids=self.positions(on_device[:, 1].long() + length),
+            attention_mask=self._mask(on_device[:, 2:], length) if len(plan) > 1 else None,
+        )
+        return top_rows(logits, top_k)
 
     # inside
 

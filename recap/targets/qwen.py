@@ -13,8 +13,8 @@ class Qwen25Vl(TreeTarget):
     vision = "model.visual"
     dropped = DROPPED - {"position_ids"}  # all that `model.generate` leaves of the grids once it has encoded the images
 
-    def __init__(self, model) -> None:
-        super().__init__(model)
+    def __init__(self, model, engine: str = "eager") -> None:
+        super().__init__(model, engine)
         self._delta = 0
 
     def find_placeholders(self) -> tuple[int, ...]:
