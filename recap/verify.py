@@ -63,3 +63,24 @@ def pack(root, tokens, parents):
         plan[i + 1, 2 : i + 3] = plan[above, 2 : i + 3]
         plan[i + 1, i + 3] = 1
     return plan
+
+
+@njit(cache=True)
+def reach(plan, rows):
+    """Which rows of a packed pass each of its rows sees: paths [rows, n], root first, and the last place in each.
+
+    Padding rows see themselves alone.
+    """
+    n = len(plan)
+    depth = np.zeros(rows, np.int32)
+    path = np.zeros((rows, n), np.int32)
+    for r in range(n):
+        seen = 0
+        for above in range(r + 1):
+            if plan[r, 2 + above]:
+                path[r, seen] = above
+                seen += 1
+        depth[r] = seen - 1
+    for r in range(n, rows):
+        path[r, 0] = r
+    return path, depth

@@ -44,6 +44,7 @@ class TreeTarget:
         # transformers renamed the argument; the model says which name it takes
         parameters = inspect.signature(model.forward).parameters
         self.cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self.offset = 0  # of a generated token's position from its slot
         self.engine = engine_of(self, engine)
 
     # what a family decides
@@ -57,8 +58,8 @@ class TreeTarget:
         return torch.arange(len(request.prompt), device=self.model.device)[None]
 
     def positions(self, slots: torch.Tensor) -> torch.Tensor:
-        """Position ids of rows that stand at `slots` [n] (cached length + depth)."""
-        return slots[None]
+        """Position ids of rows that stand at `slots` [n] (cached length + depth), `offset` added."""
+        return (slots + self.offset)[None]
 
     # what the decode loop asks
 

@@ -28,6 +28,12 @@ class Slots:
         for layer, (keys, values) in zip(self.layers, self._buffer, strict=True):
             layer.keys, layer.values, layer.is_initialized = keys, values, True
 
+    def room(self, end: int) -> torch.Tensor:
+        """The buffer, with room for `end` rows at least."""
+        if end > self._buffer.shape[-2]:
+            self.reserve(self.layers[0].keys[:, :, :1], end)
+        return self._buffer
+
     def move(self, rows: torch.Tensor, start: int) -> None:
         """Copy slots `rows` to the slots from `start` on."""
         moved = self._buffer.index_select(-2, rows.to(self._buffer.device))
@@ -87,6 +93,10 @@ class SlotCache(Cache):
     def length(self) -> int:
         """Rows kept: the position of the next token's slot."""
         return self._parts[0].length
+
+    def room(self, end: int) -> torch.Tensor:
+        """The buffer of layers that move as one, with room for `end` rows; a request is cached already."""
+        return self._parts[0].room(end)
 
     def append(self, rows: int) -> None:
         """Keep the first `rows` rows of the pass in flight, which lie where they belong."""

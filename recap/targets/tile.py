@@ -1,0 +1,67 @@
+"""The innermost product: four rows with sixteen columns of weights, written in the compiler's own vectors.
+
+numba compiles it for the processor it finds (LLVM splits the vectors where the processor's are shorter), and adds up
+every element in the same order, whatever else the pass computes.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+ROWS, COLUMNS = 4, 16
+FLOAT, INDEX = ir.FloatType(), ir.IntType(32)
+VECTOR = ir.VectorType(FLOAT, COLUMNS)
+FUSED = ("contract",)  # a product and its sum may be rounded once, as all processors with fused operations do
+
+
+def panels(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A weight [out, in] laid out for `multiply`: [panels, in, 16], the last panel filled up with zeros."""
+    out, inner = weight.shape
+    padded = np.zeros((-(-out // COLUMNS) * COLUMNS, inner), np.float32)
+    padded[:out] = weight
+    return np.ascontiguousarray(padded.reshape(-1, COLUMNS, inner).transpose(0, 2, 1))
+
+
+@njit(cache=True)
+def multiply(panel, x, rows, out, column):
+    """out[:rows, column : column + 16] = x[:rows] @ panel; panel [in, 16], rows a multiple of four."""
+    for row in range(0, rows, ROWS):
+        target = out[row:, column:]
+        _tile(panel.ctypes.data, x[row].ctypes.data, x.strides[0], x.shape[1], target.ctypes.data, out.strides[0])
+
+
+@intrinsic
+def _tile(context, panel, x, x_stride, inner, out, out_stride):
+    """The same for four rows, from addresses and strides in bytes."""
+
+    def build(context, builder, signature, arguments):
+        panel, x, x_stride, inner, out, out_stride = arguments
+
+        def at(base, stride, times, kind):
+            step = builder.mul(stride, times if isinstance(times, ir.Value) else ir.Constant(base.type, times))
+            return builder.inttoptr(builder.add(base, step), kind.as_pointer())
+
+        size = ir.Constant(inner.type, 4)
+        sums = [cgutils.alloca_once_value(builder, ir.Constant(VECTOR, [0.0] * COLUMNS)) for _ in range(ROWS)]
+        with cgutils.for_range(builder, inner) as loop:
+            weights = builder.load(at(panel, ir.Constant(inner.type, 4 * COLUMNS), loop.index, VECTOR), align=4)
+            for row, total in enumerate(sums):
+                line = builder.add(x, builder.mul(x_stride, ir.Constant(x.type, row)))
+                value = _spread(builder, builder.load(at(line, size, loop.index, FLOAT)))
+                product = builder.fmul(weights, value, flags=FUSED)
+                builder.store(builder.fadd(builder.load(total), product, flags=FUSED), total)
+        for row, total in enumerate(sums):
+            builder.store(builder.load(total), at(out, out_stride, row, VECTOR), align=4)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 6), build
+
+
+def _spread(builder, value):
+    """A vector of one value."""
+    empty = ir.Constant(VECTOR, ir.Undefined)
+    first = builder.insert_element(empty, value, ir.Constant(INDEX, 0))
+    return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(INDEX, COLUMNS), [0] * COLUMNS))
