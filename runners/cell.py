@@ -28,6 +28,7 @@ from runners.verdict import Verdict, sound
 HASHED = (
     "model", "bench", "max_new_tokens", "seed", "prompt", "history", "dtype", "device", "engine", "ar_logits", "trace",
 )  # fmt: skip
+ENGINES = ("eager", "compiled")  # recap.targets.engines, which loads torch
 SHOWN = 10  # outputs that differ, a line each
 OK, DIFFERS = 0, 3  # exit codes; Stopped has its own
 
@@ -130,9 +131,13 @@ def check(config: dict[str, Any]) -> None:
         raise ValueError(f"temperature={config['temperature']}: decoding is greedy; only temperature=0 is lossless")
     if config["batch_size"] != 1:
         raise ValueError(f"batch_size={config['batch_size']}: one request at a time; only batch_size=1 is supported")
-    if config["engine"] != "eager":
-        raise ValueError(f"engine={config['engine']}: choose eager")
-    legal = {"prompt": ("speed", "accuracy"), "history": ("ar", "own"), "record": (None, "rows"), "track": MODES}
+    legal = {
+        "engine": ENGINES,
+        "prompt": ("speed", "accuracy"),
+        "history": ("ar", "own"),
+        "record": (None, "rows"),
+        "track": MODES,
+    }
     for key, choices in legal.items():
         if config[key] not in choices:
             raise ValueError(f"{key}={config[key]}: choose one of {', '.join(str(c or 'null') for c in choices)}")

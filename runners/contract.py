@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
@@ -34,6 +34,10 @@ class Contract:
     def of(self, prompt: np.ndarray, images: Sequence[Image.Image]) -> "Contract":
         """The contract of one request of this run."""
         return replace(self, prompt=digest(prompt.tobytes()), images=image_hash(images))
+
+    def differing(self, other: Mapping[str, str]) -> dict[str, str]:
+        """Those of a peer's fields that are not this contract's."""
+        return {name: value for name, value in other.items() if getattr(self, name) != value}
 
     def hash(self) -> str:
         """Short hash over all fields, stored in every record."""

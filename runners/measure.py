@@ -27,6 +27,7 @@ from runners.lock import hold, patience, restarts
 from runners.machine import watch
 from runners.models import Model
 from runners.pair import AR, Method, Pairing, warm_up
+from runners.peer import TransformersGenerate
 from runners.ranks import leads
 from runners.revisit import record_rows
 from runners.stream import DONE, EXCLUDED, FAILED, Stream
@@ -99,10 +100,12 @@ def _run(cell: "Cell", bench: Bench, methods, limits: Limits, folders: dict[str,
         folder.start(_device_name(config["device"]), _versions_line(), total, len(bench), cell.command)
         if config["track"] != "none" and leads():
             folder.follow(Mirror(folder.path, cell.names | cell.identity(name), config["track"]))
-    model: Model = build(config["model"], "model", dtype=config["dtype"], device=config["device"])
+    model: Model = build(
+        config["model"], "model", dtype=config["dtype"], device=config["device"], engine=config["engine"]
+    )
     model.check(limits)
     limits = Limits(config["max_new_tokens"], model.stop_ids)
-    contract = model.contract(limits, config["engine"], config["ar_logits"])
+    contract = model.contract(limits, config["ar_logits"])
     warm = Synthetic(part="warmup", pictures=model.reads_images)
     warm_limits = Limits(WARM_UP_TOKENS, model.stop_ids)
     warm_up(Pairing(model, warm, methods, warm_limits, contract), warm, WARM_UP_ROWS, config["generate_check"] > 0)
@@ -156,12 +159,13 @@ def _finish(cell: "Cell", folder: Folder, name: str, method: Method, ran: Ran) -
     unpaired = [f"row {entry['row']}, turn {turn}" for entry in inputs for turn in entry["unpaired"]]
     summary = cell.identity(name) | {
         "memory": inputs[-1]["memory"] | {"growth": _growth(inputs)},
-        "peer": getattr(method, "differs", None),
+        "peer": ran.contract.differing(method.differs) if isinstance(method, TransformersGenerate) else None,
         "command": cell.command,
         "model": cell.names["model"],
         "bench": cell.names["bench"],
         "source": ran.bench.source,
         "parameters": ran.model.parameters,
+        "compile_seconds": ran.model.compile_seconds,
         "contract": asdict(ran.contract) | {"hash": ran.contract.hash()},
         "ignored_processors": ran.model.ignored_processors(),
         "excluded": left_out[EXCLUDED],

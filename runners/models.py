@@ -1,5 +1,6 @@
 """Loads a model and its processor: chats become requests, ids become text."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ class Model:
     min_pixels, max_pixels   area to which the processor scales images, for processors that have such limits; null = the
                 checkpoint's own
     device_map  how transformers spreads the model (auto, balanced, sequential, a device); null = all on `device`
+    engine      how verification passes run: eager, compiled (see recap.targets.engines)
     tensor_parallel   ranks that share every layer, started by torchrun; null = one process
 
     A text-only model's processor is its tokenizer.
@@ -41,6 +43,7 @@ class Model:
         attention: str = "sdpa",
         dtype: str = "float32",
         device: str = "cpu",
+        engine: str = "eager",
         made_by: str | None = None,
         min_pixels: int | None = None,
         max_pixels: int | None = None,
@@ -55,6 +58,8 @@ class Model:
         checkpoint = locate(path, revision, made_by)
         cls = checkpoint.model_class()
         placed = {"device_map": device_map}
+        if engine != "eager" and (ranks() > 1 or device_map is not None):
+            raise ValueError(f"engine={engine}: not for a model that is spread over devices; use engine=eager")
         if ranks() > 1:
             if device_map is not None:
                 raise ValueError(
@@ -72,13 +77,16 @@ class Model:
         elif device_map is None:
             model = model.to(place)
         self.model = model.eval()
-        self.target = target_for(self.model)
+        started = time.perf_counter()
+        self.target = target_for(self.model, engine)
+        self.compile_seconds = time.perf_counter() - started
         check_processor(checkpoint, self.processor, self.target.placeholders)
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         self.stop_ids = own_stop_ids(self.model)
         self.reads_images = self.target.vision is not None
         self.parameters = sum(weights.numel() for weights in self.model.parameters())
         self._name, self._revision, self._attention, self._dtype = path, checkpoint.commit, attention, dtype
+        self._engine = engine
 
     def inputs(self, messages: Sequence[dict], images: Sequence[Image.Image]) -> dict[str, Any]:
         """What the model's own processor makes of a chat and its images."""
@@ -118,7 +126,7 @@ class Model:
         """One id as text as it stands behind another, its leading space included; a special token by its name."""
         return self.tokenizer.decode([token, token])[len(self.tokenizer.decode([token])) :]
 
-    def contract(self, limits: Limits, engine: str, ar_logits: str) -> Contract:
+    def contract(self, limits: Limits, ar_logits: str) -> Contract:
         """What both sides of every pair of this run share."""
         return Contract(
             model=self._name,
@@ -127,7 +135,7 @@ class Model:
             device=devices_of(self.model),
             attention=self._attention,
             cache=type(self.target.cache).__name__,
-            engine=engine,
+            engine=self._engine,
             ar_logits=ar_logits,
             processors="none",
             stop_ids=limits.stop_ids,

@@ -47,7 +47,7 @@ class TransformersGenerate:
     prompt_lookup  tokens that its prompt lookup drafts; 0 = plain greedy decoding
     """
 
-    differs: ClassVar[dict[str, str]] = {"cache": "DynamicCache"}  # where its contract is not ours
+    differs: ClassVar[dict[str, str]] = {"cache": "DynamicCache", "engine": "eager"}  # of a contract
 
     def __init__(self, prompt_lookup: int = 0) -> None:
         check_options(TransformersGenerate.__init__, locals())

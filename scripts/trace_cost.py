@@ -40,7 +40,7 @@ def measure(inputs: int, repeats: int, out: Path) -> dict:
     """Run it all in folders below `out`; {'mean', 'ci_low', 'ci_high', 'requests', 'barred'}."""
     model, bench = Model(str(ROOT / "assets/tiny_qwen")), Synthetic()
     limits = Limits(200, model.stop_ids)
-    contract = model.contract(limits, "eager", "last")
+    contract = model.contract(limits, "last")
     pairings = {
         mode: Pairing(model, bench, {AR: Autoregressive(), "recap": Recap()}, limits, contract) for mode in MODES
     }

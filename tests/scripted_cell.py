@@ -57,7 +57,7 @@ class ScriptedModel:
     def token(self, token: int) -> str:
         return f" w{token}"
 
-    def contract(self, limits: Limits, engine: str, ar_logits: str) -> Contract:
+    def contract(self, limits: Limits, ar_logits: str) -> Contract:
         return Contract(
             "scripted", "", "float32", "cpu", "none", "list", engine, ar_logits, "none", limits.stop_ids,
             limits.max_new_tokens,

@@ -143,7 +143,7 @@ def test_both_models_equal_plain_decoding_on_real_rows(model, name):
 def assert_equal(model: Model, bench, rows: int) -> None:
     limits = Limits(16, model.stop_ids)
     methods = {AR: Autoregressive(), "recap": Recap()}
-    pairing = Pairing(model, bench, methods, limits, model.contract(limits, "eager", "last"))
+    pairing = Pairing(model, bench, methods, limits, model.contract(limits, "last"))
     for index, row in enumerate(bench.rows(rows)):
         for turn in pairing.row(index, row, checked=False):
             record = turn.records["recap"]
@@ -158,7 +158,7 @@ def test_a_row_may_have_no_picture_and_another_two(tmp_path, model):
     bench = bench_at("chartqa", jsonl(tmp_path, "chartqa", rows))
     found = {row.id[-1]: len(row.open_images()) for row in bench.rows()}
     assert found == {"0": 0, "1": 0, "2": 2, "3": 1}
-    pairing = Pairing(model, bench, {AR: Autoregressive()}, Limits(1), model.contract(Limits(1), "eager", "last"))
+    pairing = Pairing(model, bench, {AR: Autoregressive()}, Limits(1), model.contract(Limits(1), "last"))
     for index, row in enumerate(bench.rows()):
         assert len(list(pairing.row(index, row, checked=False))) == 1
 

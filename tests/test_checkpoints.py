@@ -282,7 +282,7 @@ def test_a_device_map_that_names_no_device_is_refused(qwen, monkeypatch, device_
 def test_a_device_map_places_the_model(qwen):
     pytest.importorskip("accelerate")
     model = Model(str(qwen), device="auto", device_map="cpu")
-    assert model.contract(Limits(8, model.stop_ids), "eager", "last").device == "cpu"
+    assert model.contract(Limits(8, model.stop_ids), "last").device == "cpu"
 
 
 def test_the_contract_names_every_device_of_a_spread_model():
@@ -315,7 +315,7 @@ def test_what_was_fetched_before_loads_without_network_and_its_commit_is_in_the_
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(HfApi, "model_info", unreachable)
     model = Model("owner/name", revision=revision)
-    contract = model.contract(Limits(8, model.stop_ids), "eager", "last")
+    contract = model.contract(Limits(8, model.stop_ids), "last")
     assert (contract.model, contract.revision) == ("owner/name", COMMIT)
 
 

@@ -51,7 +51,7 @@ def model(request) -> Model:
 def turns_of(model: Model, bench, methods: dict, history: str, tokens: int = 12):
     row = list(bench.rows())[22]
     limits = Limits(tokens, model.stop_ids)
-    contract = model.contract(limits, "eager", "last")
+    contract = model.contract(limits, "last")
     pairing = Pairing(model, bench, {AR: Autoregressive()} | methods, limits, contract, history)
     return row, list(pairing.row(0, row, checked=False))
 

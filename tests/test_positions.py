@@ -129,7 +129,7 @@ class Pictures(Bench):
 def pairing(request) -> Pairing:
     model = Model(str(ROOT / "assets" / request.param))
     limits = Limits(12, model.stop_ids)
-    contract = model.contract(limits, "eager", "last")
+    contract = model.contract(limits, "last")
     return Pairing(model, Pictures(), {AR: Autoregressive(), "recap": Recap()}, limits, contract)
 
 

@@ -97,7 +97,7 @@ class TreeTarget:
         wanted = np.append(positions, len(request.prompt) - 1)
         hook = self._mark_vision(clock)
         try:
-            logits = self._forward(
+            logits = self.forward(
                 input_ids=torch.from_numpy(request.prompt).to(self.model.device)[None],
                 attention_mask=None,  # plain causal
                 logits_to_keep=self.selection(wanted),
@@ -124,18 +124,18 @@ class TreeTarget:
         """One pass over a plan of `recap.verify.pack`, through the model's own forward."""
         length = self.cache.length
         on_device = torch.from_numpy(plan).to(self.model.device, non_blocking=True)
-        logits = self._forward(
+        logits = self.forward(
             input_ids=on_device[None, :, 0].long(),
             position_ids=self.positions(on_device[:, 1].long() + length),
             attention_mask=self._mask(on_device[:, 2:], length) if len(plan) > 1 else None,
         )
         return top_rows(logits, top_k)
 
-    # inside
-
-    def _forward(self, **inputs) -> torch.Tensor:
-        """Logits [n, vocab]."""
+    def forward(self, **inputs) -> torch.Tensor:
+        """Logits [n, vocab] of the model's own forward, whose keys and values go behind the cached ones."""
         return self.model(**inputs, **{self.cache_name: self.cache}, use_cache=True).logits[0]
+
+    # inside
 
     def _mask(self, ancestors: torch.Tensor, length: int) -> torch.Tensor:
         """Additive 4D mask [1, 1, n, length + n]: the prefix, the ancestors and itself."""

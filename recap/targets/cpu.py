@@ -11,7 +11,9 @@ from recap.targets.kernels import Sizes, Weights, new_scratch
 from recap.targets.rows import top_rows
 from recap.targets.tile import ROWS, panels
 from recap.types import Rows
-from recap.verify import reach
+from recap.verify import pack, reach
+
+TOLERANCE = 1e-4  # of the largest logit; rounding is near 1e-6
 
 
 class CpuPasses:
@@ -25,7 +27,12 @@ class CpuPasses:
         if model.dtype != torch.float32:
             raise ValueError(f"engine=compiled computes in float32 on a CPU, not in {model.dtype}; use engine=eager")
         self._target = target
-        self._weights = _weights(model, decoder)
+        try:
+            self._weights = _weights(model, decoder)
+        except AttributeError as error:
+            raise ValueError(
+                f"engine=compiled: {type(model).__name__} has other layers ({error}); use engine=eager"
+            ) from error
         attention, config = decoder.layers[0].self_attn, target.text
         self._sizes = Sizes(
             config.num_attention_heads, config.num_key_value_heads, attention.head_dim,
@@ -34,13 +41,14 @@ class CpuPasses:
         self._rotary = decoder.rotary_emb
         self._scratch = new_scratch(ROWS, self._weights)
         self._cos = self._sin = np.empty((0, 0), np.float32)  # [positions, D]
+        self._check()
 
     def run(self, plan: NDArray[np.int32], top_k: int) -> Rows:
         target, rows = self._target, -(-len(plan) // ROWS) * ROWS
         if rows > len(self._scratch.x):
             self._scratch = new_scratch(2 * rows, self._weights)
         length = target.cache.length
-        kv = target.cache.room(length + rows + ROWS).numpy()
+        kv = target.cache.room(length + rows + ROWS - 1).numpy()
         path, depth = reach(plan, rows)
         at = length + target.offset + depth
         self._extend_rotations(int(at.max()) + 1)
@@ -48,9 +56,29 @@ class CpuPasses:
         kernels.run(
             self._weights, self._sizes, kv, plan[:, 0], length, path, depth, self._cos[at], self._sin[at], self._scratch
         )
-        logits = torch.from_numpy(self._scratch.logits[: len(plan), : target.vocab_size])
+        logits = self._scratch.logits[: len(plan), : target.vocab_size]
         show(target.model, logits)
-        return top_rows(logits, top_k)
+        return top_rows(torch.from_numpy(logits), top_k)
+
+    @torch.inference_mode()
+    def _check(self) -> None:
+        """Hold a short pass to the model's own forward: a layer that does more than ours is found here, not in a run.
+
+        It also compiles everything.
+        """
+        target = self._target
+        tokens = np.setdiff1d(np.arange(ROWS + len(target.placeholders)), target.placeholders)[:ROWS]
+        slots = torch.arange(ROWS)
+        theirs = target.forward(
+            input_ids=torch.from_numpy(tokens)[None], position_ids=target.positions(slots), attention_mask=None
+        )
+        self.run(pack(tokens[0], tokens[1:], np.arange(-1, ROWS - 2, dtype=np.int32)), 1)
+        ours = torch.from_numpy(self._scratch.logits[:ROWS, : target.vocab_size])
+        if not torch.allclose(ours, theirs, rtol=0.0, atol=TOLERANCE * float(theirs.abs().max())):
+            raise ValueError(
+                f"engine=compiled: {type(target.model).__name__} does more than the layers that are compiled here "
+                f"(logits differ by {float((ours - theirs).abs().max()):.3g}); use engine=eager"
+            )
 
     def _extend_rotations(self, positions: int) -> None:
         """The model's own rotations, of so many positions at least."""

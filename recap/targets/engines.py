@@ -24,11 +24,11 @@ class Engine(Protocol):
         ...
 
 
-def show(model: torch.nn.Module, logits: torch.Tensor) -> None:
+def show(model: torch.nn.Module, logits: torch.Tensor | NDArray) -> None:
     """Give the logits [n, vocab] of a pass to the hooks of the output layer, which the pass went round."""
     head = model.get_output_embeddings()
     for hook in head._forward_hooks.values():
-        hook(head, (), logits[None])
+        hook(head, (), torch.as_tensor(logits)[None])
 
 
 def engine_of(target, name: str) -> Engine:

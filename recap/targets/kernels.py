@@ -73,22 +73,24 @@ def new_scratch(rows: int, weights: Weights) -> Scratch:
 def run(weights, sizes, kv, tokens, length, path, depth, cos, sin, s):
     """Fill s.logits for a pass whose rows are `tokens` [n]; its keys and values go behind the `length` cached ones.
 
-    kv [L, 2, 1, kv heads, slots, D]; path [R, n] the rows of the pass that each row sees, from the root down to itself,
-    depth [R] the last place in it; cos, sin [R, D] rotations by row
+    kv [L, 2, 1, kv heads, slots, D], with room for three slots more than the pass needs; path [R, n] the rows of the
+    pass that each row sees, from the root down to itself, depth [R] the last place in it; cos, sin [R, D] by row
     """
     rows = depth.size
     for r in range(rows):
         s.x[r] = weights.embedding[tokens[r if r < tokens.size else 0]]
         s.added[r] = 0.0
-    groups = rows // ROWS
+    groups = (rows * sizes.heads // sizes.kv_heads + COLUMNS - 1) // COLUMNS  # of queries, for each kv head
     for number in range(weights.qkv.shape[0]):
         keys, values = kv[number, 0, 0], kv[number, 1, 0]
         _norm(s.x, s.added, weights.norm1[number], sizes.epsilon, rows, s.h)
         for panel in prange(weights.qkv.shape[1]):
             multiply(weights.qkv[number, panel], s.h, rows, s.qkv, panel * COLUMNS)
         _cache(s.qkv, weights.bias[number], sizes, rows, cos, sin, keys, values, length)
-        for task in prange(sizes.heads * groups):
-            _attend(s.qkv, task // groups, task % groups * ROWS, sizes, keys, values, length, path, depth, s.mixed)
+        for task in prange(sizes.kv_heads * groups):
+            own = task // groups
+            first = task % groups * COLUMNS
+            _attend(s.qkv, first, own, sizes, keys[own], values[own], length, path, depth, s.mixed)
         for panel in prange(weights.o.shape[1]):
             multiply(weights.o[number, panel], s.mixed, rows, s.added, panel * COLUMNS)
         _norm(s.x, s.added, weights.norm2[number], sizes.epsilon, rows, s.h)
@@ -149,95 +151,75 @@ def _rotate(vector, cos, sin, out):
 
 
 @njit(cache=True)
-def _attend(qkv, head, start, sizes, keys, values, length, path, depth, out):
-    """Attention of one head for the four rows from `start` on."""
-    dim, end = sizes.dim, length + depth.size
-    own = head * sizes.kv_heads // sizes.heads
-    q = qkv[start : start + ROWS, head * dim : (head + 1) * dim]
-    scores = np.empty((ROWS, end + ROWS), np.float32)
-    for slot in range(0, end, ROWS):
-        _scores(q, keys[own, slot : slot + ROWS], sizes.scale, scores, slot)
-    weights, powers = np.empty(end + ROWS, np.float32), np.empty(end + ROWS, np.int32)
-    slots = np.arange(end + ROWS)
-    for r in range(ROWS):
-        row = start + r
-        seen = length + depth[row] + 1
-        for j in range(seen):
-            if j >= length:
-                slots[j] = length + path[row, j - length]
-            weights[j] = scores[r, slots[j]]
-        _softmax(weights, seen, powers)
-        for j in range(seen, seen + ROWS - 1):
-            weights[j], slots[j] = 0.0, slots[seen - 1]
-        _mix(weights, slots, seen, values[own], out[row, head * dim : (head + 1) * dim])
+def _attend(qkv, first, own, sizes, keys, values, length, path, depth, out):
+    """Attention of sixteen queries from number `first` on, over the keys and values [slots, D] of kv head `own`.
+
+    A query is a row and one of the heads that share `own`. The scores stand as [slots, 16], so that all is done for
+    sixteen queries at once, slot after slot: a slot that a query does not see adds an exact zero.
+    """
+    dim, shared = sizes.dim, sizes.heads // sizes.kv_heads
+    queries = min(COLUMNS, depth.size * shared - first)
+    q = np.zeros((dim, COLUMNS), np.float32)
+    seen = np.zeros((depth.size, COLUMNS), np.float32)
+    for n in range(queries):
+        row, head = (first + n) // shared, own * shared + (first + n) % shared
+        for i in range(dim):
+            q[i, n] = qkv[row, head * dim + i] * sizes.scale
+        for j in range(depth[row] + 1):
+            seen[path[row, j], n] = 1.0
+    slots = length + depth.size
+    whole = -(-slots // ROWS) * ROWS  # the slots past the pass hold anything, and nobody looks at their scores
+    scores = np.empty((whole, COLUMNS), np.float32)
+    multiply(q, keys[:whole], whole, scores, 0)
+    scores = scores[:slots]
+    totals = _softmax(scores, seen, length)
+    mixed = np.empty((COLUMNS, dim), np.float32)
+    for column in range(0, dim, COLUMNS):
+        multiply(values[:slots, column:], scores.T, COLUMNS, mixed, column)
+    for n in range(queries):
+        row, head = (first + n) // shared, own * shared + (first + n) % shared
+        for i in range(dim):
+            out[row, head * dim + i] = mixed[n, i] / totals[n]
 
 
-@njit(cache=True, fastmath=FAST)
-def _scores(q, keys, scale, out, at):
-    """out[r, at + j] = scale * q[r] . keys[j] for four rows and four keys, all sixteen sums in the same order."""
-    a0, a1, a2, a3 = q[0], q[1], q[2], q[3]
-    b0, b1, b2, b3 = keys[0], keys[1], keys[2], keys[3]
-    z = np.float32(0.0)
-    c00 = c01 = c02 = c03 = c10 = c11 = c12 = c13 = z
-    c20 = c21 = c22 = c23 = c30 = c31 = c32 = c33 = z
-    for i in range(a0.size):
-        x0, x1, x2, x3 = a0[i], a1[i], a2[i], a3[i]
-        y0, y1, y2, y3 = b0[i], b1[i], b2[i], b3[i]
-        c00, c01, c02, c03 = c00 + x0 * y0, c01 + x0 * y1, c02 + x0 * y2, c03 + x0 * y3
-        c10, c11, c12, c13 = c10 + x1 * y0, c11 + x1 * y1, c12 + x1 * y2, c13 + x1 * y3
-        c20, c21, c22, c23 = c20 + x2 * y0, c21 + x2 * y1, c22 + x2 * y2, c23 + x2 * y3
-        c30, c31, c32, c33 = c30 + x3 * y0, c31 + x3 * y1, c32 + x3 * y2, c33 + x3 * y3
-    out[0, at], out[0, at + 1], out[0, at + 2], out[0, at + 3] = c00 * scale, c01 * scale, c02 * scale, c03 * scale
-    out[1, at], out[1, at + 1], out[1, at + 2], out[1, at + 3] = c10 * scale, c11 * scale, c12 * scale, c13 * scale
-    out[2, at], out[2, at + 1], out[2, at + 2], out[2, at + 3] = c20 * scale, c21 * scale, c22 * scale, c23 * scale
-    out[3, at], out[3, at + 1], out[3, at + 2], out[3, at + 3] = c30 * scale, c31 * scale, c32 * scale, c33 * scale
-
-
-@njit(cache=True, fastmath=FAST)
-def _softmax(weights, size, powers):
-    best = weights[0]
-    for j in range(size):
-        best = max(best, weights[j])
-    for j in range(size):
-        weights[j] -= best
-    _exp(weights, size, powers)
-    total = np.float32(0.0)
-    for j in range(size):
-        total += weights[j]
-    share = np.float32(1.0) / total
-    for j in range(size):
-        weights[j] *= share
-
-
-@njit(cache=True, fastmath=FAST)
-def _mix(weights, slots, size, values, out):
-    """out = sum of weights[j] * values[slots[j]], four at a time; weights are zero from `size` on."""
-    for i in range(out.size):
-        out[i] = 0.0
-    for j in range(0, size, ROWS):
-        p0, p1, p2, p3 = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
-        v0, v1, v2, v3 = values[slots[j]], values[slots[j + 1]], values[slots[j + 2]], values[slots[j + 3]]
-        for i in range(out.size):
-            out[i] += p0 * v0[i] + p1 * v1[i] + p2 * v2[i] + p3 * v3[i]
+@njit(cache=True)
+def _softmax(scores, seen, length):
+    """scores [slots, 16] = exp(scores - best), zero where not seen; returns their sums [16]."""
+    best, totals = np.full(COLUMNS, -np.inf, np.float32), np.zeros(COLUMNS, np.float32)
+    for slot in range(len(scores)):
+        for n in range(COLUMNS):
+            if slot < length or seen[slot - length, n] > 0.0:
+                best[n] = max(best[n], scores[slot, n])
+    for slot in range(len(scores)):
+        for n in range(COLUMNS):
+            scores[slot, n] -= best[n]
+    _exp(scores.reshape(-1))
+    for slot in range(len(scores)):
+        for n in range(COLUMNS):
+            if slot >= length:
+                scores[slot, n] *= seen[slot - length, n]
+            totals[n] += scores[slot, n]
+    return totals
 
 
 @njit(cache=True)
 def _silu_product(gate, up, rows, at):
     """gate = silu(gate) * up in the sixteen columns from `at` on."""
-    negative, powers = np.empty(COLUMNS, np.float32), np.empty(COLUMNS, np.int32)
+    powers = np.empty((rows, COLUMNS), np.float32)
     for r in range(rows):
-        g, u = gate[r, at : at + COLUMNS], up[r, at : at + COLUMNS]
         for i in range(COLUMNS):
-            negative[i] = -g[i]
-        _exp(negative, COLUMNS, powers)
+            powers[r, i] = -gate[r, at + i]
+    _exp(powers.reshape(-1))
+    for r in range(rows):
         for i in range(COLUMNS):
-            g[i] = g[i] / (np.float32(1.0) + negative[i]) * u[i]
+            gate[r, at + i] = gate[r, at + i] / (np.float32(1.0) + powers[r, i]) * up[r, at + i]
 
 
 @njit(cache=True, fastmath=FAST)
-def _exp(x, size, powers):
-    """x[:size] = exp(x[:size]) to float32's precision, vectorised (the Cephes polynomial); powers is scratch."""
-    for i in range(size):
+def _exp(x):
+    """x = exp(x) to float32's precision, vectorised (the Cephes polynomial)."""
+    bits = np.empty(x.size, np.int32)
+    for i in range(x.size):
         t = min(max(x[i], np.float32(-87.0)), np.float32(88.0))
         n = np.floor(t * LOG2E + np.float32(0.5))
         f = t - n * LN2_HIGH - n * LN2_LOW
@@ -248,7 +230,7 @@ def _exp(x, size, powers):
         p = p * f + np.float32(1.6666665459e-1)
         p = p * f + np.float32(5.0000001201e-1)
         x[i] = p * f * f + f + np.float32(1.0)
-        powers[i] = (np.int32(n) + np.int32(127)) << np.int32(23)  # the bits of 2 ** n
-    power = powers.view(np.float32)
-    for i in range(size):
-        x[i] *= power[i]
+        bits[i] = (np.int32(n) + np.int32(127)) << np.int32(23)  # of 2 ** n
+    powers = bits.view(np.float32)
+    for i in range(x.size):
+        x[i] *= powers[i]

@@ -27,37 +27,41 @@ def panels(weight: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @njit(cache=True)
 def multiply(panel, x, rows, out, column):
-    """out[:rows, column : column + 16] = x[:rows] @ panel; panel [in, 16], rows a multiple of four."""
+    """out[:rows, column : column + 16] = x[:rows] @ panel; panel [in, 16 or more], rows a multiple of four."""
     for row in range(0, rows, ROWS):
         target = out[row:, column:]
-        _tile(panel.ctypes.data, x[row].ctypes.data, x.strides[0], x.shape[1], target.ctypes.data, out.strides[0])
+        _tile(
+            panel.ctypes.data, panel.strides[0], x[row].ctypes.data, x.strides[0], x.strides[1], x.shape[1],
+            target.ctypes.data, out.strides[0],
+        )  # fmt: skip
 
 
 @intrinsic
-def _tile(context, panel, x, x_stride, inner, out, out_stride):
+def _tile(context, panel, panel_stride, x, x_stride, x_step, inner, out, out_stride):
     """The same for four rows, from addresses and strides in bytes."""
 
     def build(context, builder, signature, arguments):
-        panel, x, x_stride, inner, out, out_stride = arguments
+        panel, panel_stride, x, x_stride, x_step, inner, out, out_stride = arguments
 
-        def at(base, stride, times, kind):
-            step = builder.mul(stride, times if isinstance(times, ir.Value) else ir.Constant(base.type, times))
-            return builder.inttoptr(builder.add(base, step), kind.as_pointer())
+        def at(base, offset, kind):
+            return builder.inttoptr(builder.add(base, offset), kind.as_pointer())
 
-        size = ir.Constant(inner.type, 4)
+        def times(stride, count: int):
+            return builder.mul(stride, ir.Constant(stride.type, count))
+
         sums = [cgutils.alloca_once_value(builder, ir.Constant(VECTOR, [0.0] * COLUMNS)) for _ in range(ROWS)]
         with cgutils.for_range(builder, inner) as loop:
-            weights = builder.load(at(panel, ir.Constant(inner.type, 4 * COLUMNS), loop.index, VECTOR), align=4)
+            weights = builder.load(at(panel, builder.mul(panel_stride, loop.index), VECTOR), align=4)
+            step = builder.mul(x_step, loop.index)
             for row, total in enumerate(sums):
-                line = builder.add(x, builder.mul(x_stride, ir.Constant(x.type, row)))
-                value = _spread(builder, builder.load(at(line, size, loop.index, FLOAT)))
-                product = builder.fmul(weights, value, flags=FUSED)
+                value = builder.load(at(x, builder.add(times(x_stride, row), step), FLOAT))
+                product = builder.fmul(weights, _spread(builder, value), flags=FUSED)
                 builder.store(builder.fadd(builder.load(total), product, flags=FUSED), total)
         for row, total in enumerate(sums):
-            builder.store(builder.load(total), at(out, out_stride, row, VECTOR), align=4)
+            builder.store(builder.load(total), at(out, times(out_stride, row), VECTOR), align=4)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 6), build
+    return types.void(*[types.intp] * 8), build
 
 
 def _spread(builder, value):
