@@ -19,6 +19,9 @@ STATES, EDGES, LAST = 0, 1, 2
 SUFFIX = SOURCES["suffix"]
 
 
+TARGET = np.dtype([("key", np.int64), ("state", np.int64)])  # (state, token) -> state
+
+
 class Automaton(NamedTuple):
     """States with suffix links; edges in one hash table, chained per state so that a clone can copy them."""
 
@@ -28,8 +31,7 @@ class Automaton(NamedTuple):
     head: NDArray[np.int32]  # [2n] first edge of the state
     edge_token: NDArray[np.int64]  # [4n]
     edge_next: NDArray[np.int32]  # [4n]
-    keys: NDArray[np.int64]  # hash table: (state, token)
-    target: NDArray[np.int32]  # ... -> state
+    table: NDArray  # of TARGET
     used: NDArray[np.int64]  # [3] states, edges, state of the current segment's end
 
 
@@ -37,10 +39,11 @@ def new_automaton(tokens: int) -> Automaton:
     """An empty automaton with room for a text of `tokens` tokens (at most 2n states and 3n edges, a known bound)."""
     states, edges = 2 * tokens + 2, 4 * tokens + 4
     slots = 1 << int(2 * edges - 1).bit_length()
+    table = np.zeros(slots, TARGET)
+    table["key"] = EMPTY
     automaton = Automaton(
         np.zeros(states, np.int32), np.zeros(states, np.int32), np.zeros(states, np.int32), np.zeros(states, np.int32),
-        np.zeros(edges, np.int64), np.zeros(edges, np.int32),
-        np.full(slots, EMPTY, np.int64), np.zeros(slots, np.int32), np.zeros(3, np.int64),
+        np.zeros(edges, np.int64), np.zeros(edges, np.int32), table, np.zeros(3, np.int64),
     )  # fmt: skip
     _new_state(automaton, 0, NONE)
     return automaton
@@ -72,44 +75,51 @@ def longest_match(automaton, position):
 
 
 @njit(cache=True)
-def insert_continuation(text, size, end, most, shape, root, work, nodes):
-    """Insert the tokens that follow position `end` as a path from the root of a packed draft of `nodes` nodes.
+def insert_continuation(text, size, end, most, shape, tokens, parents, sources):
+    """Add the tokens that follow a match at `end` to a packed draft, as a path from its root.
 
-    Equal children are reused, missing nodes stand last, in path order; returns the new number of nodes.
+    Equal children are reused, missing nodes stand last, in path order.
     """
-    at = -1
-    depth = 0
-    while depth < min(most, shape.depth) and end + 1 + depth < size:
-        token = text[end + 1 + depth]
-        if token < 0 or (shape.edge_guard and _repeats(work, root, at, token)):
-            break
-        child = NONE
-        for i in range(nodes):
-            if work.parents[i] == at and work.tokens[i] == token:
-                child = i
-                break
+    last, stop = end + 1, min(end + 1 + min(most, shape.depth), size)
+    while last < stop and text[last] >= 0 and not (shape.edge_guard and _repeats(text, end, last)):
+        last += 1
+    at, position = -1, end + 1
+    while position < last:
+        child = _child(tokens, parents, at, text[position])
         if child == NONE:
-            child = nodes
-            nodes += 1
-            work.tokens[child] = token
-            work.parents[child] = at
-            work.sources[child] = 0
-        work.sources[child] |= SUFFIX
+            break
+        sources[child] |= SUFFIX
         at = child
-        depth += 1
-    return nodes
+        position += 1
+    n, missing = tokens.size, last - position
+    if missing == 0:
+        return tokens, parents, sources
+    all_tokens, all_parents = np.empty(n + missing, np.int64), np.empty(n + missing, np.int32)
+    all_sources = np.empty(n + missing, np.int8)
+    all_tokens[:n], all_parents[:n], all_sources[:n] = tokens, parents, sources
+    for child in range(n, n + missing):
+        all_tokens[child], all_parents[child], all_sources[child] = text[position], at, SUFFIX
+        at = child
+        position += 1
+    return all_tokens, all_parents, all_sources
 
 
 @njit(cache=True)
-def _repeats(work, root, at, token):
-    """The edge guard on a packed draft, where -1 is the root."""
-    start = root if at < 0 else work.tokens[at]
-    while at >= 0:
-        above = root if work.parents[at] < 0 else work.tokens[work.parents[at]]
-        if work.tokens[at] == token and above == start:
+def _repeats(text, root, at):
+    """The edge guard on a continuation: whether the edge into text[at] already stands between `root` and there."""
+    for i in range(root + 1, at):
+        if text[i] == text[at] and text[i - 1] == text[at - 1]:
             return True
-        at = work.parents[at]
     return False
+
+
+@njit(cache=True)
+def _child(tokens, parents, node, token):
+    """The first child of `node` that holds `token`, or NONE."""
+    for i in range(node + 1, tokens.size):
+        if parents[i] == node and tokens[i] == token:
+            return i
+    return NONE
 
 
 @njit(cache=True)
@@ -168,19 +178,19 @@ def _new_state(automaton, length, first):
 def follow(automaton, state, token):
     """The state that `token` leads to, or NONE."""
     key = (np.int64(state) << KEY_BITS) | token
-    slot = find_slot(automaton.keys, key)
-    return np.int64(automaton.target[slot]) if automaton.keys[slot] == key else np.int64(NONE)
+    entry = automaton.table[find_slot(automaton.table, key)]
+    return entry.state if entry.key == key else np.int64(NONE)
 
 
 @njit(cache=True)
 def _set_edge(automaton, state, token, target):
     key = (np.int64(state) << KEY_BITS) | token
-    slot = find_slot(automaton.keys, key)
-    if automaton.keys[slot] == EMPTY:
+    entry = automaton.table[find_slot(automaton.table, key)]
+    if entry.key == EMPTY:
         edge = automaton.used[EDGES]
         automaton.used[EDGES] += 1
-        automaton.keys[slot] = key
+        entry.key = key
         automaton.edge_token[edge] = token
         automaton.edge_next[edge] = automaton.head[state]
         automaton.head[state] = edge
-    automaton.target[slot] = target
+    entry.state = target

@@ -63,13 +63,16 @@ class ColdMemory:
         if name in FUSED:
             return self.fused(FUSED[name], at)
         order = (M1, M2, M3)[NAMES.index(name)]
-        row = look_up(self.maps, order, *self.contexts[at])
-        return self.maps.ids[order, row, : self.maps.width[order, row]] if row >= 0 else np.empty(0, np.int32)
+        slot = look_up(self.maps, order, *self.contexts[at])
+        if slot < 0:
+            return np.empty(0, np.int32)
+        entry = self.maps.table[order, slot]
+        return self.maps.rows["id"][order, entry["row"], : entry["width"]]
 
     def fused(self, fusion: Fusion, at: int) -> Ints:
         """Candidates of a fusion after token `at`, best first."""
         size = fuse(self.maps, fusion, *self.contexts[at], self._work)
-        return self._work.ids[:size].copy()
+        return self._work["id"][:size].astype(np.int64)
 
     def learn(self, at: int) -> None:
         """Write the row after token `at`."""
@@ -86,9 +89,9 @@ class ColdMemory:
             return
         for r in which:
             for order in range(orders):
-                row = look_up(self.maps, order, *contexts[r])
-                if row >= 0:
-                    self.maps.probs[order, row] *= mass[r] * kept[r]
+                slot = look_up(self.maps, order, *contexts[r])
+                if slot >= 0:
+                    self.maps.rows["prob"][order, self.maps.table["row"][order, slot]] *= mass[r] * kept[r]
 
 
 def states(trace: Trace) -> Iterator[tuple[int, int]]:

@@ -16,7 +16,7 @@ def fused(memory: Memory, context: list[int], **switches) -> list[tuple[int, flo
     """[(token, q, source bits)], best first."""
     out = new_candidates(memory.top_k)
     size = fuse(memory.maps, fusion_of(**switches), *context_of(context), out)
-    return list(zip(out.ids[:size].tolist(), out.q[:size].tolist(), out.sources[:size].tolist(), strict=True))
+    return [(int(it["id"]), float(it["q"]), int(it["sources"])) for it in out[:size]]
 
 
 def remember(rows: dict[tuple[int, ...], tuple[list[int], list[float]]], top_k: int = 2) -> Memory:

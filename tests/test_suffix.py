@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recap.fusion import new_candidates
 from recap.memory import Memory
 from recap.suffix import extend, insert_continuation, longest_match, new_automaton
-from recap.tree import grow, new_shape, new_workspace
+from recap.tree import grow, new_shape
 from recap.types import SOURCES, Draft
 from tests.reference import suffix as reference
 from tests.reference import tree as reference_tree
@@ -39,12 +38,11 @@ def inserted(memory: Memory, text: list[int], *, most=4, budget=63, depth=10, wi
     array, automaton = np.array(text, np.int64), new_automaton(len(text))
     extend(automaton, array, 0, len(text))
     shape = new_shape(budget, depth, width, True, edge_guard, True)
-    work = new_workspace(shape, most)
-    size = grow(memory.maps, fusion_of(), shape, context_of(text), text[-1], work, new_candidates(memory.top_k))
+    draft = grow(memory.maps, fusion_of(), shape, *context_of(text))
     length, end = longest_match(automaton, len(text) - 1)
     if length:
-        size = insert_continuation(array, len(text), end, most, shape, text[-1], work, size)
-    return Draft(work.tokens[:size].copy(), work.parents[:size].copy(), work.sources[:size].copy())
+        draft = insert_continuation(array, len(text), end, most, shape, *draft)
+    return Draft(*draft)
 
 
 @given(texts)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from recap.fusion import new_candidates
 from recap.memory import Memory
-from recap.tree import AUTHORS, grow, new_shape, new_workspace
+from recap.tree import AUTHORS, grow, new_shape
 from recap.types import Draft
 from tests.reference import tree as reference
 from tests.reference.fusion import fuse as look_up
@@ -28,9 +27,7 @@ def tree(
 ) -> Draft:
     """The packed tree under the last token of `history`."""
     shape = new_shape(budget, depth, width, expansion == "best_first", edge_guard, depth_factor == "authors")
-    work, candidates = new_workspace(shape, 0), new_candidates(memory.top_k)
-    size = grow(memory.maps, fusion_of(**switches or {}), shape, context_of(history), history[-1], work, candidates)
-    return Draft(work.tokens[:size].copy(), work.parents[:size].copy(), work.sources[:size].copy())
+    return Draft(*grow(memory.maps, fusion_of(**switches or {}), shape, *context_of(history)))
 
 
 def depths(draft: Draft) -> list[int]:
