@@ -8,8 +8,8 @@ from typing import Literal, Protocol
 import numpy as np
 from numba import njit
 
-from recap.fusion import FUSIONS, PRIORS, Fusion
-from recap.memory import M1, M2, M3, MAX_VOCAB, Memory, context_at, prompt_contexts, tree_contexts, write_rows
+from recap.fusion import new_fusion
+from recap.memory import M1, M2, M3, MAX_VOCAB, Maps, Memory, context_at, prompt_contexts, tree_contexts, write_rows
 from recap.options import check_options
 from recap.suffix import Automaton, extend, insert_continuation, longest_match, new_automaton
 from recap.tree import grow, new_shape
@@ -93,10 +93,11 @@ class Recap:
         self.prefill = prefill
         self.m1 = m1
         self.learn = learn
-        self._fusion = Fusion(FUSIONS[fusion], np.array(PRIORS[priors]), prior_index == "rank", confidence)
-        self._shape = new_shape(
+        shape = new_shape(
             budget, depth, width, expansion == "best_first", edge_guard, authors=depth_factor == "authors"
         )
+        self._fusion = np.array([new_fusion(fusion, confidence, priors, prior_index)])
+        self._shape = np.array([shape])
         self._memory = Memory(top_k)
         self._blocked = np.zeros(0, bool)
         self._text = NOTHING  # the history, -1 for placeholders
@@ -133,14 +134,15 @@ class Recap:
         self._learn_text(np.append(request.prompt, rows.ids[-1, 0]))
 
     def propose(self, room: int) -> Draft:
-        maps, text, size = self._memory.maps, self._text, self._size
-        return Draft(*_propose(maps, self._fusion, self._shape, text, size, self._automaton, self.suffix))
+        maps, automaton = self._memory.maps, self._automaton
+        return Draft(*_propose(*maps, *automaton, self._text, self._size, self._fusion, self._shape, self.suffix))
 
     def observe(self, rows: Rows, step: Step) -> None:
         stamp, draft = self._memory.open_pass(len(rows)), step.draft
         self._size = _observe(
-            self._memory.maps, self._automaton, self._text, self._size, self._blocked, draft.tokens, draft.parents,
-            rows.ids, rows.probs, step.path, step.committed, self.learn == "evaluated", stamp, self.suffix > 0,
+            *self._memory.maps, *self._automaton, self._text, self._size, draft.tokens, draft.parents,
+            rows.ids, rows.probs, step.path, step.committed, self._blocked,
+            self.learn == "evaluated", stamp, self.suffix > 0,
         )  # fmt: skip
 
     def end(self) -> None:
@@ -156,24 +158,26 @@ class Recap:
         self._size = _append(self._text, self._size, tokens, self._blocked, self._automaton, self.suffix > 0)
 
 
-# One compiled call each: every array that enters compiled code costs, most of all with a cold cache behind a pass.
+# One compiled call each, and plain arrays to it: whatever enters compiled code costs, with cold caches behind a pass
+# most of all; a NamedTuple costs more than its arrays, and a record alone more than an array of one.
 
 
 @njit(cache=True)
-def _propose(maps, fusion, shape, text, size, automaton, most):
+def _propose(table, rows, count, states, edges, used, text, size, fusion, shape, most):
     """(tokens, parents, sources) under the last of `size` tokens: a tree, and at most `most` that continue a match."""
     a, b, c = context_at(text, size)
-    draft = grow(maps, fusion, shape, a, b, c)
-    length, end = longest_match(automaton, size - 1)
+    draft = grow(Maps(table, rows, count), fusion[0], shape[0], a, b, c)
+    length, end = longest_match(Automaton(states, edges, used), size - 1)
     if length == 0:
         return draft
-    return insert_continuation(text, size, end, most, shape, *draft)
+    return insert_continuation(text, size, end, most, shape[0], *draft)
 
 
 @njit(cache=True)
 def _observe(
-    maps, automaton, text, size, blocked, tokens, parents, ids, probs, path, committed, evaluated, stamp, matched
-):
+    table, rows, count, states, edges, used, text, size, tokens, parents, ids, probs,
+    path, committed, blocked, evaluated, stamp, matched,
+):  # fmt: skip
     """Write the rows of a pass, all or those of the root and the accepted path; returns the history's new size."""
     contexts = tree_contexts(context_at(text, size), tokens, parents, blocked)
     if evaluated:
@@ -182,8 +186,8 @@ def _observe(
         which = np.zeros(path.size + 1, np.int64)
         which[1:] = path
         which[1:] += 1
-    write_rows(maps, contexts, which, ids, probs, blocked, 3, stamp)
-    return _append(text, size, committed, blocked, automaton, matched)
+    write_rows(Maps(table, rows, count), contexts, which, ids, probs, blocked, 3, stamp)
+    return _append(text, size, committed, blocked, Automaton(states, edges, used), matched)
 
 
 @njit(cache=True)

@@ -1,7 +1,5 @@
 """From the rows of one context to one candidate distribution q (equations 4-6)."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -12,18 +10,23 @@ MIXTURE, BACKOFF, UNIGRAM = 0, 1, 2
 FUSIONS = {"mixture": MIXTURE, "backoff": BACKOFF, "unigram": UNIGRAM}
 PRIORS = {"specificity": (0.70, 0.20, 0.10), "uniform": (1 / 3, 1 / 3, 1 / 3)}
 
-
-class Fusion(NamedTuple):
-    """How rows are weighed. alpha [3]: the prior of the first, second and third row, most specific first."""
-
-    mode: int
-    alpha: NDArray[np.float64]
-    by_rank: bool  # alpha by place among the rows there are; else by key length
-    confidence: bool
-
+# How rows are weighed. Settings are records: one argument to compiled code, not one a field.
+FUSION = np.dtype(
+    [
+        ("mode", np.int64),
+        ("alpha", np.float64, 3),  # the prior of the first, second and third row, most specific first
+        ("by_rank", np.bool_),  # alpha by place among the rows there are; else by key length
+        ("confidence", np.bool_),
+    ]
+)
 
 # One candidate: its id, its probability q, and the maps whose rows hold it (bits).
 CANDIDATE = np.dtype([("q", np.float64), ("id", np.int32), ("sources", np.int32)])
+
+
+def new_fusion(fusion: str = "mixture", confidence=True, priors="specificity", prior_index="rank") -> np.void:
+    """The fusion of these switches."""
+    return np.array([(FUSIONS[fusion], PRIORS[priors], prior_index == "rank", confidence)], FUSION)[0]
 
 
 def new_candidates(top_k: int) -> NDArray:

@@ -1,27 +1,25 @@
 """The candidate tree: best-first or fixed expansion, edge guard, packed order (method: candidate tree)."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from recap.fusion import CANDIDATE, fuse
 
 AUTHORS = (0.68, 0.63, 0.50, 0.43, 0.40, 0.38)  # factor a level; the last holds for all deeper ones
+PATH_BITS = 62
 
-
-class Shape(NamedTuple):
-    """How a tree grows. factors [depth]: what a path score is multiplied by at each level."""
-
-    budget: int
-    depth: int
-    width: int
-    best_first: bool
-    edge_guard: bool
-    factors: NDArray[np.float64]
-    rank_bits: int  # bits of one rank in a path code
-
+# How a tree grows.
+SHAPE = np.dtype(
+    [
+        ("budget", np.int64),
+        ("depth", np.int64),
+        ("width", np.int64),
+        ("best_first", np.bool_),
+        ("edge_guard", np.bool_),
+        ("factors", np.float64, PATH_BITS),  # what a path score is multiplied by at each level
+        ("rank_bits", np.int64),  # bits of one rank in a path code
+    ]
+)
 
 # A node of the tree, or one that waits; the root is node 0.
 NODE = np.dtype(
@@ -38,19 +36,19 @@ NODE = np.dtype(
 )
 
 
-def new_shape(budget: int, depth: int, width: int, best_first: bool, edge_guard: bool, authors: bool) -> Shape:
+def new_shape(budget: int, depth: int, width: int, best_first: bool, edge_guard: bool, authors: bool) -> np.void:
     """A checked shape; `authors` takes the published depth factors, else a path score is the pure product."""
     if min(depth, width) < 1:
         raise ValueError(f"method.depth={depth}, method.width={width}: at least 1 is needed")
     bits = int(width).bit_length()  # ranks are coded from 1, so that a prefix sorts before its extensions
-    if bits * depth > 62:
+    if bits * depth > PATH_BITS:
         raise ValueError(
-            f"method.depth={depth} with method.width={width}: a rank path must fit 62 bits, "
-            f"so depth is at most {62 // bits} at this width"
+            f"method.depth={depth} with method.width={width}: a rank path must fit {PATH_BITS} bits, "
+            f"so depth is at most {PATH_BITS // bits} at this width"
         )
     levels = AUTHORS if authors else (1.0,)
-    factors = np.array([levels[min(d, len(levels) - 1)] for d in range(depth)], np.float64)
-    return Shape(budget, depth, width, best_first, edge_guard, factors, bits)
+    factors = [levels[min(level, len(levels) - 1)] for level in range(PATH_BITS)]
+    return np.array([(budget, depth, width, best_first, edge_guard, factors, bits)], SHAPE)[0]
 
 
 @njit(cache=True)

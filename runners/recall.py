@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from recap.fusion import BACKOFF, FUSIONS, MIXTURE, PRIORS, UNIGRAM, Fusion, fuse, new_candidates
+from recap.fusion import FUSIONS, fuse, new_candidates, new_fusion
 from recap.memory import M1, M2, M3, Maps, Memory, look_up, prompt_contexts
 from recap.types import Ints, Rows
 from runners.traces import TOP_K, Setting, Trace
@@ -17,17 +17,12 @@ NAMES = ("M1", "M2", "M3", "backoff", "uniform", "mixture")
 PROBS = ("topk", "full")
 
 
-def fusion_of(mode: int = MIXTURE, priors: str = "specificity", confidence: bool = True) -> Fusion:
-    """RECAP's own fusion, or one switch of it."""
-    return Fusion(mode, np.array(PRIORS[priors]), True, confidence)
-
-
 FUSED = {
-    "backoff": fusion_of(BACKOFF),
-    "uniform": fusion_of(priors="uniform", confidence=False),
-    "mixture": fusion_of(),
+    "backoff": new_fusion("backoff"),
+    "uniform": new_fusion(priors="uniform", confidence=False),
+    "mixture": new_fusion(),
 }
-ALONE = fusion_of(UNIGRAM)
+ALONE = new_fusion("unigram")
 assert set(FUSIONS) == {"mixture", "backoff", "unigram"}
 
 
@@ -69,7 +64,7 @@ class ColdMemory:
         entry = self.maps.table[order, slot]
         return self.maps.rows["id"][order, entry["row"], : entry["width"]]
 
-    def fused(self, fusion: Fusion, at: int) -> Ints:
+    def fused(self, fusion: np.void, at: int) -> Ints:
         """Candidates of a fusion after token `at`, best first."""
         size = fuse(self.maps, fusion, *self.contexts[at], self._work)
         return self._work["id"][:size].astype(np.int64)

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from recap.fusion import MIXTURE, Fusion
+from recap.fusion import new_fusion
 from recap.tree import grow, new_shape
 from recap.types import Ints
-from runners.recall import ALONE, ColdMemory, fusion_of, states
+from runners.recall import ALONE, ColdMemory, states
 from runners.replay import depths
 from runners.traces import Setting, Trace
 
@@ -22,7 +22,7 @@ class Source(NamedTuple):
     """A memory and how its rows become candidates."""
 
     memory: ColdMemory
-    fusion: Fusion
+    fusion: np.void  # of recap.fusion.FUSION
 
 
 def tree(source: Source, at: int, budget: int = BUDGET) -> tuple[Ints, NDArray[np.int32]]:
@@ -39,7 +39,7 @@ def compare(trace: Trace, setting: Setting, logits: dict[str, torch.Tensor]) -> 
     A drop is a source's log mass under the true image minus that under another. Tokens are accepted from trees that
     are grown at the budget which the smaller of the two fills.
     """
-    specific = Source(ColdMemory(trace, setting, trace.rows, trace.seed, m1=False), fusion_of(MIXTURE))
+    specific = Source(ColdMemory(trace, setting, trace.rows, trace.seed, m1=False), new_fusion())
     general = Source(ColdMemory(trace, setting, trace.rows, trace.seed), ALONE)
     sources = {"specific": specific, "general": general}
     for at, _ in states(trace):

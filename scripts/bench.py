@@ -20,13 +20,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numba import njit
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from recap import Draft, Limits, Recap, Request, Rows  # noqa: E402
-from recap.suffix import extend, insert_continuation, longest_match, new_automaton  # noqa: E402
+from recap.suffix import Automaton, extend, insert_continuation, longest_match, new_automaton  # noqa: E402
 from recap.targets.slots import SlotCache  # noqa: E402
 from recap.tree import new_shape  # noqa: E402
 from recap.types import Ints  # noqa: E402
@@ -86,18 +87,19 @@ def contextual(drafter: Recap) -> int:
     return rows["M2"] + rows["M3"]
 
 
+@njit
+def _insert(states, edges, used, text, shape, tokens, parents, sources):
+    _, end = longest_match(Automaton(states, edges, used), text.size - 1)
+    return insert_continuation(text, text.size, end, SUFFIX, shape[0], tokens, parents, sources)
+
+
 def continuation(text: Ints) -> Callable[[Draft], tuple]:
     """Inserts into a draft what follows a passage of `text` that comes a second time at its end."""
     text = np.concatenate((text, text[:TOP_K]))
     automaton = new_automaton(len(text))
     extend(automaton, text, 0, len(text))
-    shape = new_shape(63, DEPTH, WIDTH, best_first=True, edge_guard=True, authors=True)
-
-    def insert(draft: Draft) -> tuple:
-        _, end = longest_match(automaton, len(text) - 1)
-        return insert_continuation(text, len(text), end, SUFFIX, shape, draft.tokens, draft.parents, draft.sources)
-
-    return insert
+    shape = np.array([new_shape(63, DEPTH, WIDTH, best_first=True, edge_guard=True, authors=True)])
+    return lambda draft: _insert(*automaton, text, shape, draft.tokens, draft.parents, draft.sources)
 
 
 def cache_of(nodes: int) -> SlotCache:
