@@ -29,7 +29,7 @@ from baselines.history import History, chain, copy_run
 from baselines.token_recycling import TokenRecycling
 from recap.drafter import NOTHING, Drafter
 from recap.options import check_options
-from recap.suffix import NONE, STATES, Automaton, extend, follow, match_state, new_automaton
+from recap.suffix import LABEL, NONE, STATES, Automaton, extend, follow, match_state, new_automaton
 from recap.types import EMPTY_DRAFT, SOURCES, Draft, Ints, Limits, Request, Rows, Step
 
 
@@ -100,7 +100,7 @@ class SamDecoding(Drafter):
     def propose(self, room: int) -> Draft:
         h = self._history
         state = match_state(self._automaton, h.size - 1)
-        dynamic, static = int(self._automaton.length[state]), self._static[1] - self.len_bias
+        dynamic, static = int(self._automaton.states[state]["length"]), self._static[1] - self.len_bias
         if max(dynamic, static) < max(self.threshold, 1):
             return EMPTY_DRAFT if self._fallback is None else self._fallback.propose(room)
         rows = self._rows(max(dynamic, static))
@@ -108,10 +108,10 @@ class SamDecoding(Drafter):
         if dynamic >= static:
             if self.climb:
                 state = _climb(self._automaton, state, h.size - 2, rows)
-            start = self._automaton.first[state] + 1
+            start = self._automaton.states[state]["first"] + 1
             return chain(copy_run(h.text, start, min(start + most, h.size - 1), h.barred))
         if self.alpha is None:
-            start = self._corpus.automaton.first[self._static[0]] + 1
+            start = self._corpus.automaton.states[self._static[0]]["first"] + 1
             return chain(copy_run(self._corpus.text, start, start + most, h.barred))
         tokens, parents = _static_tree(
             self._corpus, self._static[0], rows - 1, self.static_width, room - 1, h.blocked, h.stops
@@ -175,8 +175,8 @@ def _occurrences(automaton, text):
     for token in text:
         state = 0 if token < 0 else follow(automaton, state, token)
         count[state] += 1
-    for state in np.argsort(-automaton.length[:states], kind="mergesort")[:-1]:
-        count[automaton.link[state]] += count[state]
+    for state in np.argsort(-automaton.states[:states].length, kind="mergesort")[:-1]:
+        count[automaton.states[state].link] += count[state]
     return count
 
 
@@ -188,8 +188,8 @@ def _walk(automaton, state, length, tokens):
             state, length = 0, 0
             continue
         while state != 0 and follow(automaton, state, token) == NONE:
-            state = np.int64(automaton.link[state])
-            length = np.int64(automaton.length[state])
+            state = np.int64(automaton.states[state].link)
+            length = np.int64(automaton.states[state].length)
         if follow(automaton, state, token) != NONE:
             state, length = follow(automaton, state, token), length + 1
     return state, length
@@ -198,8 +198,8 @@ def _walk(automaton, state, length, tokens):
 @njit(cache=True)
 def _climb(automaton, state, last, rows):
     """A shorter match whose first occurrence has `rows` tokens behind it, up to position `last`, if there is one."""
-    while last - automaton.first[state] < rows and automaton.link[state] != 0:
-        state = np.int64(automaton.link[state])
+    while last - automaton.states[state].first < rows and automaton.states[state].link != 0:
+        state = np.int64(automaton.states[state].link)
     return state
 
 
@@ -239,13 +239,14 @@ def _children(automaton, count, state, width, blocked):
     """The `width` most frequent tokens after a state, equal ones by lower id; none that the model may not be shown."""
     chosen = np.empty(width, np.int64)
     size = 0
-    edge = automaton.head[state]
-    while edge != NONE:
-        token = automaton.edge_token[edge]
-        edge = automaton.edge_next[edge]
+    coming = automaton.states[state].head
+    while coming != NONE:
+        edge = automaton.table[coming]
+        token = edge.key & LABEL
+        coming = edge.next
         if token >= blocked.size or blocked[token]:
             continue
-        n = count[follow(automaton, state, token)]
+        n = count[edge.target]
         place = size
         while place > 0:
             other = count[follow(automaton, state, chosen[place - 1])]

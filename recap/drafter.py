@@ -6,12 +6,13 @@ A new method is one class with these verbs; its lifetimes belong in its docstrin
 from typing import Literal, Protocol
 
 import numpy as np
+from numba import njit
 
-from recap.fusion import FUSIONS, PRIORS, Fusion, new_candidates
-from recap.memory import M1, M2, M3, MAX_VOCAB, Memory, prompt_contexts, tree_contexts
+from recap.fusion import new_fusion
+from recap.memory import M1, M2, M3, MAX_VOCAB, Maps, Memory, context_at, prompt_contexts, tree_contexts, write_rows
 from recap.options import check_options
 from recap.suffix import Automaton, extend, insert_continuation, longest_match, new_automaton
-from recap.tree import Workspace, grow, new_shape, new_workspace
+from recap.tree import grow, new_shape
 from recap.types import Draft, Ints, Limits, Request, Rows, Step
 
 NOTHING = np.empty(0, np.int64)
@@ -92,17 +93,16 @@ class Recap:
         self.prefill = prefill
         self.m1 = m1
         self.learn = learn
-        self._fusion = Fusion(FUSIONS[fusion], np.array(PRIORS[priors]), prior_index == "rank", confidence)
-        self._shape = new_shape(
+        shape = new_shape(
             budget, depth, width, expansion == "best_first", edge_guard, authors=depth_factor == "authors"
         )
+        self._fusion = np.array([new_fusion(fusion, confidence, priors, prior_index)])
+        self._shape = np.array([shape])
         self._memory = Memory(top_k)
-        self._work: Workspace = new_workspace(self._shape, suffix)
-        self._candidates = new_candidates(top_k)
         self._blocked = np.zeros(0, bool)
         self._text = NOTHING  # the history, -1 for placeholders
         self._size = 0
-        self._automaton: Automaton | None = None
+        self._automaton: Automaton = new_automaton(0)  # stays empty where no suffix is inserted
 
     def wants(self, request: Request) -> Ints:
         if self.prefill == "none":
@@ -131,26 +131,19 @@ class Recap:
         self._size = 0
         if self.suffix:
             self._automaton = new_automaton(len(self._text))
-        self._commit(request.prompt)
-        self._commit(rows.ids[-1:, 0])
+        self._learn_text(np.append(request.prompt, rows.ids[-1, 0]))
 
     def propose(self, room: int) -> Draft:
-        work, text, size = self._work, self._text, self._size
-        n = grow(self._memory.maps, self._fusion, self._shape, self._context(), text[size - 1], work, self._candidates)
-        if self.suffix:
-            length, end = longest_match(self._automaton, size - 1)
-            if length:
-                n = insert_continuation(text, size, end, self.suffix, self._shape, text[size - 1], work, n)
-        return Draft(work.tokens[:n].copy(), work.parents[:n].copy(), work.sources[:n].copy())
+        maps, automaton = self._memory.maps, self._automaton
+        return Draft(*_propose(*maps, *automaton, self._text, self._size, self._fusion, self._shape, self.suffix))
 
     def observe(self, rows: Rows, step: Step) -> None:
-        contexts = tree_contexts(self._context(), step.draft.tokens, step.draft.parents, self._blocked)
-        if self.learn == "evaluated":
-            which = np.arange(len(rows))
-        else:
-            which = np.concatenate(([0], step.path + 1))
-        self._memory.write(contexts, which, rows, self._blocked)
-        self._commit(step.committed)
+        stamp, draft = self._memory.open_pass(len(rows)), step.draft
+        self._size = _observe(
+            *self._memory.maps, *self._automaton, self._text, self._size, draft.tokens, draft.parents,
+            rows.ids, rows.probs, step.path, step.committed, self._blocked,
+            self.learn == "evaluated", stamp, self.suffix > 0,
+        )  # fmt: skip
 
     def end(self) -> None:
         """Nothing to do: what a request leaves behind is cleared when the next one begins."""
@@ -161,17 +154,47 @@ class Recap:
     def memory(self) -> dict:
         return self._memory.size()
 
-    def _context(self):
-        """The last three tokens of the history, oldest first, -1 where there is none or a placeholder."""
-        context = np.full(3, -1, np.int64)
-        known = min(3, self._size)
-        context[3 - known :] = self._text[self._size - known : self._size]
-        return context
+    def _learn_text(self, tokens: Ints) -> None:
+        self._size = _append(self._text, self._size, tokens, self._blocked, self._automaton, self.suffix > 0)
 
-    def _commit(self, tokens: Ints) -> None:
-        """Append tokens to the history and feed them to the automaton, once each."""
-        end = self._size + len(tokens)
-        self._text[self._size : end] = np.where(self._blocked[tokens], -1, tokens)
-        if self.suffix:
-            extend(self._automaton, self._text, self._size, end)
-        self._size = end
+
+# One compiled call each, and plain arrays to it: whatever enters compiled code costs, with cold caches behind a pass
+# most of all; a NamedTuple costs more than its arrays, and a record alone more than an array of one.
+
+
+@njit(cache=True)
+def _propose(table, rows, count, states, edges, used, text, size, fusion, shape, most):
+    """(tokens, parents, sources) under the last of `size` tokens: a tree, and at most `most` that continue a match."""
+    a, b, c = context_at(text, size)
+    draft = grow(Maps(table, rows, count), fusion[0], shape[0], a, b, c)
+    length, end = longest_match(Automaton(states, edges, used), size - 1)
+    if length == 0:
+        return draft
+    return insert_continuation(text, size, end, most, shape[0], *draft)
+
+
+@njit(cache=True)
+def _observe(
+    table, rows, count, states, edges, used, text, size, tokens, parents, ids, probs,
+    path, committed, blocked, evaluated, stamp, matched,
+):  # fmt: skip
+    """Write the rows of a pass, all or those of the root and the accepted path; returns the history's new size."""
+    contexts = tree_contexts(context_at(text, size), tokens, parents, blocked)
+    if evaluated:
+        which = np.arange(len(contexts))
+    else:
+        which = np.zeros(path.size + 1, np.int64)
+        which[1:] = path
+        which[1:] += 1
+    write_rows(Maps(table, rows, count), contexts, which, ids, probs, blocked, 3, stamp)
+    return _append(text, size, committed, blocked, Automaton(states, edges, used), matched)
+
+
+@njit(cache=True)
+def _append(text, size, tokens, blocked, automaton, matched):
+    """Append tokens to the history, -1 for placeholders, and feed them to the automaton once each; the new size."""
+    for i in range(tokens.size):
+        text[size + i] = -1 if blocked[tokens[i]] else tokens[i]
+    if matched:
+        extend(automaton, text, size, size + tokens.size)
+    return size + tokens.size

@@ -1,7 +1,5 @@
 """From the rows of one context to one candidate distribution q (equations 4-6)."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -12,27 +10,28 @@ MIXTURE, BACKOFF, UNIGRAM = 0, 1, 2
 FUSIONS = {"mixture": MIXTURE, "backoff": BACKOFF, "unigram": UNIGRAM}
 PRIORS = {"specificity": (0.70, 0.20, 0.10), "uniform": (1 / 3, 1 / 3, 1 / 3)}
 
+# How rows are weighed. Settings are records: one argument to compiled code, not one a field.
+FUSION = np.dtype(
+    [
+        ("mode", np.int64),
+        ("alpha", np.float64, 3),  # the prior of the first, second and third row, most specific first
+        ("by_rank", np.bool_),  # alpha by place among the rows there are; else by key length
+        ("confidence", np.bool_),
+    ]
+)
 
-class Fusion(NamedTuple):
-    """How rows are weighed. alpha [3]: the prior of the first, second and third row, most specific first."""
-
-    mode: int
-    alpha: NDArray[np.float64]
-    by_rank: bool  # alpha by place among the rows there are; else by key length
-    confidence: bool
-
-
-class Candidates(NamedTuple):
-    """Scratch of one lookup, room for 3 K: ids, their probability q, and the maps whose rows hold them (bits)."""
-
-    ids: NDArray[np.int64]
-    q: NDArray[np.float64]
-    sources: NDArray[np.int8]
+# One candidate: its id, its probability q, and the maps whose rows hold it (bits).
+CANDIDATE = np.dtype([("q", np.float64), ("id", np.int32), ("sources", np.int32)])
 
 
-def new_candidates(top_k: int) -> Candidates:
-    """Scratch for rows of width `top_k`."""
-    return Candidates(np.zeros(3 * top_k, np.int64), np.zeros(3 * top_k, np.float64), np.zeros(3 * top_k, np.int8))
+def new_fusion(fusion: str = "mixture", confidence=True, priors="specificity", prior_index="rank") -> np.void:
+    """The fusion of these switches."""
+    return np.array([(FUSIONS[fusion], PRIORS[priors], prior_index == "rank", confidence)], FUSION)[0]
+
+
+def new_candidates(top_k: int) -> NDArray:
+    """Scratch of one lookup [3 K] of CANDIDATE, for rows of width `top_k`."""
+    return np.zeros(3 * top_k, CANDIDATE)
 
 
 @njit(cache=True)
@@ -41,17 +40,16 @@ def fuse(maps, fusion, a, b, c, out):
 
     Ties keep the order first seen: rows most specific first, then rank in the row.
     """
-    top_k = maps.ids.shape[2]
-    rows = np.empty(3, np.int64)
+    slots = np.empty(3, np.int64)
     orders = np.empty(3, np.int64)
     found = 0
     for back in range(3):
         order = M3 - back
         if fusion.mode == UNIGRAM and order != M1:
             continue
-        row = look_up(maps, order, a, b, c)
-        if row >= 0:
-            rows[found] = row
+        slot = look_up(maps, order, a, b, c)
+        if slot >= 0:
+            slots[found] = slot
             orders[found] = order
             found += 1
             if fusion.mode == BACKOFF:
@@ -59,26 +57,24 @@ def fuse(maps, fusion, a, b, c, out):
     if found == 0:
         return 0
     if found == 1:  # q is that row
-        order, row = orders[0], rows[0]
-        width = maps.width[order, row]
-        for k in range(width):
-            out.ids[k] = maps.ids[order, row, k]
-            out.q[k] = maps.probs[order, row, k]
-            out.sources[k] = 1 << order
-        return width
-    size = _mix(maps, fusion, rows, orders, found, out)
-    _sort(out, size)
-    size = min(size, top_k)
+        order, entry = orders[0], maps.table[orders[0], slots[0]]
+        for k in range(entry.width):
+            pick = maps.rows[order, entry.row, k]
+            out[k].id = pick.id
+            out[k].q = pick.prob
+            out[k].sources = 1 << order
+        return np.int64(entry.width)
+    size = _best(out, _mix(maps, fusion, slots, orders, found, out), maps.rows.shape[2])
     total = 0.0
     for k in range(size):
-        total += out.q[k]
+        total += out[k].q
     for k in range(size):
-        out.q[k] /= total
+        out[k].q /= total
     return size
 
 
 @njit(cache=True)
-def _mix(maps, fusion, rows, orders, found, out):
+def _mix(maps, fusion, slots, orders, found, out):
     """m(z) = sum_j w_j P_j(z) over all listed ids, in the order first seen (equations 5 and 6)."""
     weights = np.empty(3, np.float64)
     total = 0.0
@@ -86,35 +82,38 @@ def _mix(maps, fusion, rows, orders, found, out):
         place = j if fusion.by_rank else M3 - orders[j]
         weights[j] = fusion.alpha[place]
         if fusion.confidence:
-            weights[j] *= maps.confidence[orders[j], rows[j]]
+            weights[j] *= maps.table[orders[j], slots[j]].confidence
         total += weights[j]
     size = 0
     for j in range(found):
-        order, row, weight = orders[j], rows[j], weights[j] / total
+        order, entry, weight = orders[j], maps.table[orders[j], slots[j]], weights[j] / total
         seen = size
-        for k in range(maps.width[order, row]):
-            token = maps.ids[order, row, k]
+        for k in range(entry.width):
+            pick = maps.rows[order, entry.row, k]
             at = 0
-            while at < seen and out.ids[at] != token:
+            while at < seen and out[at].id != pick.id:
                 at += 1
             if at == seen:  # ids differ within a row, so only earlier rows are searched
                 at = size
                 size += 1
-                out.ids[at] = token
-                out.q[at] = 0.0
-                out.sources[at] = 0
-            out.q[at] += weight * maps.probs[order, row, k]
-            out.sources[at] |= 1 << order
+                out[at].id = pick.id
+                out[at].q = 0.0
+                out[at].sources = 0
+            out[at].q += weight * pick.prob
+            out[at].sources |= 1 << order
     return size
 
 
 @njit(cache=True)
-def _sort(out, size):
-    """Stable insertion sort by q, descending."""
+def _best(out, size, most):
+    """Bring the `most` largest q to the front, descending, equal ones in their order; returns how many there are."""
     for i in range(1, size):
-        token, q, source = out.ids[i], out.q[i], out.sources[i]
-        j = i
-        while j > 0 and out.q[j - 1] < q:
-            out.ids[j], out.q[j], out.sources[j] = out.ids[j - 1], out.q[j - 1], out.sources[j - 1]
+        token, q, sources = out[i].id, out[i].q, out[i].sources
+        j = min(i, most)  # behind `most` better ones it falls off
+        while j > 0 and out[j - 1].q < q:
+            if j < most:
+                out[j] = out[j - 1]
             j -= 1
-        out.ids[j], out.q[j], out.sources[j] = token, q, source
+        if j < most:
+            out[j].id, out[j].q, out[j].sources = token, q, sources
+    return min(size, most)

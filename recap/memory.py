@@ -21,25 +21,33 @@ KEY_BITS = 21  # three ids share one int64 key
 MAX_VOCAB = 1 << KEY_BITS
 
 
-class Maps(NamedTuple):
-    """The arrays of the three maps; S slots, R rows of width K. Passes through compiled code whole."""
+# A probe reads one entry, a row is one run of picks: what is looked up together lies in one or two cache lines.
+ENTRY = np.dtype(
+    [
+        ("key", np.int64),  # EMPTY where free
+        ("stamp", np.int64),  # pass that wrote the row
+        ("confidence", np.float64),  # exp(-entropy), equation 4
+        ("row", np.int32),
+        ("width", np.int32),  # ids in the row, at most K
+    ]
+)
+PICK = np.dtype([("id", np.int32), ("prob", np.float32)])
 
-    keys: NDArray[np.int64]  # [3, S], EMPTY where free
-    slots: NDArray[np.int32]  # [3, S] row of the key
-    ids: NDArray[np.int32]  # [3, R, K]
-    probs: NDArray[np.float32]  # [3, R, K]
-    width: NDArray[np.int32]  # [3, R] ids in the row, at most K
-    confidence: NDArray[np.float64]  # [3, R] exp(-entropy), equation 4
-    stamp: NDArray[np.int64]  # [3, R] pass that wrote the row
+
+class Maps(NamedTuple):
+    """The arrays of the three maps; S entries, R rows of width K. Passes through compiled code whole."""
+
+    table: NDArray  # [3, S] of ENTRY
+    rows: NDArray  # [3, R, K] of PICK
     count: NDArray[np.int64]  # [3] rows in use
 
 
 @njit(cache=True, inline="always")
-def find_slot(keys, key):
-    """Slot of `key` in one table: where it stands, or the free slot where it belongs. S is a power of two."""
-    mask = keys.size - 1
+def find_slot(table, key):
+    """Place of `key` in one table: where it stands, or the free one where it belongs. The size is a power of two."""
+    mask = table.size - 1
     slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
-    while keys[slot] != key and keys[slot] != EMPTY:
+    while table[slot].key != key and table[slot].key != EMPTY:
         slot = (slot + 1) & mask
     return slot
 
@@ -58,63 +66,60 @@ def key_of(order, a, b, c):
 
 @njit(cache=True, inline="always")
 def look_up(maps, order, a, b, c):
-    """Row index of the context in map `order`, or -1."""
+    """Slot of the context's entry in map `order`, or -1."""
     key = key_of(order, a, b, c)
     if key == EMPTY:
         return -1
-    slot = find_slot(maps.keys[order], key)
-    return maps.slots[order, slot] if maps.keys[order, slot] == key else -1
+    slot = find_slot(maps.table[order], key)
+    return slot if maps.table[order, slot].key == key else -1
 
 
 @njit(cache=True)
-def confidence_of(probs, width):
+def confidence_of(row, width):
     """exp(-H) of a row, natural log, in [1/K, 1] (equation 4)."""
     entropy = 0.0
     for k in range(width):
-        p = np.float64(probs[k])
+        p = np.float64(row[k].prob)
         if p > 0.0:
             entropy -= p * math.log(p)
     return math.exp(-entropy)
 
 
 @njit(cache=True)
-def _strip(ids, probs, blocked, out_ids, out_probs):
+def _strip(ids, probs, blocked, out):
     """Copy a row without its placeholders; returns its width, 0 where nothing is left."""
     width = 0
     for k in range(ids.size):
         if not blocked[ids[k]]:
-            out_ids[width] = ids[k]
-            out_probs[width] = probs[k]
+            out[width].id = ids[k]
+            out[width].prob = probs[k]
             width += 1
     if 0 < width < ids.size:
         total = np.float32(0.0)
         for k in range(width):
-            total += out_probs[k]
+            total += out[k].prob
         if total == 0.0:
             return 0  # what is left has underflowed: no mass to share out
         for k in range(width):
-            out_probs[k] /= total
+            out[k].prob /= total
     return width
 
 
 @njit(cache=True)
-def _write(maps, order, key, ids, probs, width, confidence, stamp):
-    slot = find_slot(maps.keys[order], key)
-    if maps.keys[order, slot] == EMPTY:
-        row = maps.count[order]
+def _write(maps, order, key, row, width, confidence, stamp):
+    slot = find_slot(maps.table[order], key)
+    entry = maps.table[order, slot]
+    if entry.key == EMPTY:
+        entry.key = key
+        entry.row = maps.count[order]
         maps.count[order] += 1
-        maps.keys[order, slot] = key
-        maps.slots[order, slot] = row
-    else:
-        row = np.int64(maps.slots[order, slot])
-        if maps.stamp[order, row] == stamp:
-            return  # the first node in packed order wins
+    elif entry.stamp == stamp:
+        return  # the first node in packed order wins
+    entry.stamp = stamp
+    entry.confidence = confidence
+    entry.width = width
     for k in range(width):
-        maps.ids[order, row, k] = ids[k]
-        maps.probs[order, row, k] = probs[k]
-    maps.width[order, row] = width
-    maps.confidence[order, row] = confidence
-    maps.stamp[order, row] = stamp
+        maps.rows[order, entry.row, k] = row[k]
 
 
 @njit(cache=True)
@@ -123,30 +128,35 @@ def write_rows(maps, contexts, which, ids, probs, blocked, orders, stamp):
 
     A context holds the three last tokens of the row's path, oldest first, -1 where there is none or a placeholder.
     """
-    row_ids = np.empty(ids.shape[1], np.int32)
-    row_probs = np.empty(ids.shape[1], np.float32)
+    row = np.empty(ids.shape[1], PICK)
     for r in which:
         if contexts[r, 2] < 0:
             continue
-        width = _strip(ids[r], probs[r], blocked, row_ids, row_probs)
+        width = _strip(ids[r], probs[r], blocked, row)
         if width == 0:
             continue
-        confidence = confidence_of(row_probs, width)
+        confidence = confidence_of(row, width)
         for order in range(orders):
             key = key_of(order, contexts[r, 0], contexts[r, 1], contexts[r, 2])
             if key != EMPTY:
-                _write(maps, order, key, row_ids, row_probs, width, confidence, stamp)
+                _write(maps, order, key, row, width, confidence, stamp)
+
+
+@njit(cache=True, inline="always")
+def context_at(text, size):
+    """The last three of the first `size` tokens, oldest first, -1 where there is none."""
+    return text[size - 3] if size > 2 else -1, text[size - 2] if size > 1 else -1, text[size - 1]
 
 
 @njit(cache=True)
 def tree_contexts(root, tokens, parents, blocked):
     """Contexts [n + 1, 3] of the root (row 0, its own context given) and of a draft's nodes."""
     contexts = np.empty((tokens.size + 1, 3), np.int64)
-    contexts[0] = root
+    contexts[0, 0], contexts[0, 1], contexts[0, 2] = root
     for i in range(tokens.size):
-        above = contexts[parents[i] + 1]
-        contexts[i + 1, 0] = above[1]
-        contexts[i + 1, 1] = above[2]
+        above = parents[i] + 1
+        contexts[i + 1, 0] = contexts[above, 1]
+        contexts[i + 1, 1] = contexts[above, 2]
         contexts[i + 1, 2] = -1 if blocked[tokens[i]] else tokens[i]
     return contexts
 
@@ -154,22 +164,19 @@ def tree_contexts(root, tokens, parents, blocked):
 @njit(cache=True)
 def prompt_contexts(masked, positions):
     """Contexts [len(positions), 3] of prompt positions; `masked` [n] has -1 for placeholders."""
-    contexts = np.full((positions.size, 3), -1, np.int64)
+    contexts = np.empty((positions.size, 3), np.int64)
     for i in range(positions.size):
-        for back in range(min(3, positions[i] + 1)):
-            contexts[i, 2 - back] = masked[positions[i] - back]
+        contexts[i, 0], contexts[i, 1], contexts[i, 2] = context_at(masked, positions[i] + 1)
     return contexts
 
 
 @njit(cache=True)
 def _rehash(old, new):
     for order in range(3):
-        for slot in range(old.keys.shape[1]):
-            key = old.keys[order, slot]
+        for slot in range(old.shape[1]):
+            key = old[order, slot].key
             if key != EMPTY:
-                place = find_slot(new.keys[order], key)
-                new.keys[order, place] = key
-                new.slots[order, place] = old.slots[order, slot]
+                new[order, find_slot(new[order], key)] = old[order, slot]
 
 
 class Memory:
@@ -182,18 +189,27 @@ class Memory:
     def __init__(self, top_k: int, rows: int = 1 << 12) -> None:
         self.top_k = top_k
         self._stamp = 0
+        self._most = 0  # no map holds more rows
         self.maps = _new_maps(rows, top_k)
 
     def write(self, contexts, which, rows: Rows, blocked, orders: int = 3) -> None:
         """One pass of writes, see `write_rows`."""
-        self._reserve(len(which))
+        stamp = self.open_pass(len(which))
+        write_rows(self.maps, contexts, which, rows.ids, rows.probs, blocked, orders, stamp)
+
+    def open_pass(self, rows: int) -> int:
+        """Make room in `maps` for a pass of at most `rows` rows; returns its stamp."""
+        self._most += rows
+        if self._most > self.maps.rows.shape[1]:
+            self._most = int(self.maps.count.max()) + rows
+            self._reserve(self._most)
         self._stamp += 1
-        write_rows(self.maps, contexts, which, rows.ids, rows.probs, blocked, orders, self._stamp)
+        return self._stamp
 
     def clear(self, *orders: int) -> None:
         """Forget the given maps."""
         for order in orders:
-            self.maps.keys[order] = EMPTY
+            self.maps.table["key"][order] = EMPTY
             self.maps.count[order] = 0
 
     def size(self) -> dict:
@@ -201,27 +217,19 @@ class Memory:
         rows = dict(zip(("M1", "M2", "M3"), self.maps.count.tolist(), strict=True))
         return {"rows": rows, "bytes": sum(array.nbytes for array in self.maps)}
 
-    def _reserve(self, rows: int) -> None:
-        needed, capacity = int(self.maps.count.max()) + rows, self.maps.ids.shape[1]
+    def _reserve(self, needed: int) -> None:
+        capacity = self.maps.rows.shape[1]
         if needed <= capacity:
             return
         old = self.maps
         self.maps = _new_maps(max(needed, 2 * capacity), self.top_k)
-        _rehash(old, self.maps)
-        for name in ("ids", "probs", "width", "confidence", "stamp"):
-            getattr(self.maps, name)[:, :capacity] = getattr(old, name)
+        _rehash(old.table, self.maps.table)
+        self.maps.rows[:, :capacity] = old.rows
         self.maps.count[:] = old.count
 
 
 def _new_maps(rows: int, top_k: int) -> Maps:
     slots = 1 << int(2 * rows - 1).bit_length()  # at most half full
-    return Maps(
-        keys=np.full((3, slots), EMPTY, np.int64),
-        slots=np.zeros((3, slots), np.int32),
-        ids=np.zeros((3, rows, top_k), np.int32),
-        probs=np.zeros((3, rows, top_k), np.float32),
-        width=np.zeros((3, rows), np.int32),
-        confidence=np.zeros((3, rows), np.float64),
-        stamp=np.zeros((3, rows), np.int64),
-        count=np.zeros(3, np.int64),
-    )
+    table = np.zeros((3, slots), ENTRY)
+    table["key"] = EMPTY
+    return Maps(table, np.zeros((3, rows, top_k), PICK), np.zeros(3, np.int64))

@@ -15,33 +15,34 @@ from recap.memory import EMPTY, KEY_BITS, find_slot
 from recap.types import SOURCES
 
 NONE = -1
-STATES, EDGES, LAST = 0, 1, 2
+STATES, LAST = 0, 1
 SUFFIX = SOURCES["suffix"]
+LABEL = (1 << KEY_BITS) - 1  # the part of an edge's key that is its token
+
+STATE = np.dtype(
+    [
+        ("length", np.int32),  # longest string of the state
+        ("link", np.int32),  # suffix link
+        ("first", np.int32),  # end position of its first occurrence
+        ("head", np.int32),  # its newest edge, as a place in the table
+    ]
+)
+EDGE = np.dtype([("key", np.int64), ("target", np.int32), ("next", np.int32)])  # key: (state, token)
 
 
 class Automaton(NamedTuple):
     """States with suffix links; edges in one hash table, chained per state so that a clone can copy them."""
 
-    length: NDArray[np.int32]  # [2n] longest string of the state
-    link: NDArray[np.int32]  # [2n] suffix link
-    first: NDArray[np.int32]  # [2n] end position of its first occurrence
-    head: NDArray[np.int32]  # [2n] first edge of the state
-    edge_token: NDArray[np.int64]  # [4n]
-    edge_next: NDArray[np.int32]  # [4n]
-    keys: NDArray[np.int64]  # hash table: (state, token)
-    target: NDArray[np.int32]  # ... -> state
-    used: NDArray[np.int64]  # [3] states, edges, state of the current segment's end
+    states: NDArray  # [2n] of STATE
+    table: NDArray  # of EDGE, at most half full
+    used: NDArray[np.int64]  # [2] states, state of the current segment's end
 
 
 def new_automaton(tokens: int) -> Automaton:
     """An empty automaton with room for a text of `tokens` tokens (at most 2n states and 3n edges, a known bound)."""
-    states, edges = 2 * tokens + 2, 4 * tokens + 4
-    slots = 1 << int(2 * edges - 1).bit_length()
-    automaton = Automaton(
-        np.zeros(states, np.int32), np.zeros(states, np.int32), np.zeros(states, np.int32), np.zeros(states, np.int32),
-        np.zeros(edges, np.int64), np.zeros(edges, np.int32),
-        np.full(slots, EMPTY, np.int64), np.zeros(slots, np.int32), np.zeros(3, np.int64),
-    )  # fmt: skip
+    table = np.zeros(1 << int(6 * tokens + 6).bit_length(), EDGE)
+    table["key"] = EMPTY
+    automaton = Automaton(np.zeros(2 * tokens + 2, STATE), table, np.zeros(2, np.int64))
     _new_state(automaton, 0, NONE)
     return automaton
 
@@ -57,8 +58,8 @@ def extend(automaton, text, start, end):
 def match_state(automaton, position):
     """State of the longest suffix of the text up to `position` that also occurred earlier; 0 where there is none."""
     state = automaton.used[LAST]
-    if state != 0 and automaton.first[state] == position:  # made by this very token: its link has occurred before
-        state = np.int64(automaton.link[state])
+    if state != 0 and automaton.states[state].first == position:  # made by this very token
+        state = np.int64(automaton.states[state].link)  # which has occurred before
     return state
 
 
@@ -68,119 +69,123 @@ def longest_match(automaton, position):
     state = match_state(automaton, position)
     if state == 0:
         return 0, -1
-    return automaton.length[state], automaton.first[state]
+    return np.int64(automaton.states[state].length), np.int64(automaton.states[state].first)
 
 
 @njit(cache=True)
-def insert_continuation(text, size, end, most, shape, root, work, nodes):
-    """Insert the tokens that follow position `end` as a path from the root of a packed draft of `nodes` nodes.
+def insert_continuation(text, size, end, most, shape, tokens, parents, sources):
+    """Add the tokens that follow a match at `end` to a packed draft, as a path from its root.
 
-    Equal children are reused, missing nodes stand last, in path order; returns the new number of nodes.
+    Equal children are reused, missing nodes stand last, in path order.
     """
-    at = -1
-    depth = 0
-    while depth < min(most, shape.depth) and end + 1 + depth < size:
-        token = text[end + 1 + depth]
-        if token < 0 or (shape.edge_guard and _repeats(work, root, at, token)):
-            break
-        child = NONE
-        for i in range(nodes):
-            if work.parents[i] == at and work.tokens[i] == token:
-                child = i
-                break
+    last, stop = end + 1, min(end + 1 + min(most, shape.depth), size)
+    while last < stop and text[last] >= 0 and not (shape.edge_guard and _repeats(text, end, last)):
+        last += 1
+    at, position = -1, end + 1
+    while position < last:
+        child = _child(tokens, parents, at, text[position])
         if child == NONE:
-            child = nodes
-            nodes += 1
-            work.tokens[child] = token
-            work.parents[child] = at
-            work.sources[child] = 0
-        work.sources[child] |= SUFFIX
+            break
+        sources[child] |= SUFFIX
         at = child
-        depth += 1
-    return nodes
+        position += 1
+    n, missing = tokens.size, last - position
+    if missing == 0:
+        return tokens, parents, sources
+    all_tokens, all_parents = np.empty(n + missing, np.int64), np.empty(n + missing, np.int32)
+    all_sources = np.empty(n + missing, np.int8)
+    all_tokens[:n], all_parents[:n], all_sources[:n] = tokens, parents, sources
+    for child in range(n, n + missing):
+        all_tokens[child], all_parents[child], all_sources[child] = text[position], at, SUFFIX
+        at = child
+        position += 1
+    return all_tokens, all_parents, all_sources
 
 
 @njit(cache=True)
-def _repeats(work, root, at, token):
-    """The edge guard on a packed draft, where -1 is the root."""
-    start = root if at < 0 else work.tokens[at]
-    while at >= 0:
-        above = root if work.parents[at] < 0 else work.tokens[work.parents[at]]
-        if work.tokens[at] == token and above == start:
+def _repeats(text, root, at):
+    """The edge guard on a continuation: whether the edge into text[at] already stands between `root` and there."""
+    for i in range(root + 1, at):
+        if text[i] == text[at] and text[i - 1] == text[at - 1]:
             return True
-        at = work.parents[at]
     return False
 
 
 @njit(cache=True)
+def _child(tokens, parents, node, token):
+    """The first child of `node` that holds `token`, or NONE."""
+    for i in range(node + 1, tokens.size):
+        if parents[i] == node and tokens[i] == token:
+            return i
+    return NONE
+
+
+@njit(cache=True)
 def _extend(automaton, token, position):
-    used, length, link = automaton.used, automaton.length, automaton.link
+    used, states = automaton.used, automaton.states
     if token < 0:
         used[LAST] = 0
         return
     p = used[LAST]
     q = follow(automaton, p, token)
     if q != NONE:  # a new segment that repeats an earlier one
-        used[LAST] = q if length[q] == length[p] + 1 else _clone(automaton, p, q, token)
+        used[LAST] = q if states[q].length == states[p].length + 1 else _clone(automaton, p, q, token)
         return
-    state = _new_state(automaton, length[p] + 1, position)
+    state = _new_state(automaton, states[p].length + 1, position)
     while p != NONE and follow(automaton, p, token) == NONE:
         _set_edge(automaton, p, token, state)
-        p = link[p]
+        p = np.int64(states[p].link)
     if p == NONE:
-        link[state] = 0
+        states[state].link = 0
     else:
         q = follow(automaton, p, token)
-        link[state] = q if length[q] == length[p] + 1 else _clone(automaton, p, q, token)
+        exact = states[q].length == states[p].length + 1
+        states[state].link = q if exact else _clone(automaton, p, q, token)
     used[LAST] = state
 
 
 @njit(cache=True)
 def _clone(automaton, p, q, token):
     """Split off the strings of q that are no longer than p's plus one token."""
-    link = automaton.link
-    clone = _new_state(automaton, automaton.length[p] + 1, automaton.first[q])
-    edge = automaton.head[q]
-    while edge != NONE:
-        label = automaton.edge_token[edge]
-        _set_edge(automaton, clone, label, follow(automaton, q, label))
-        edge = automaton.edge_next[edge]
-    link[clone] = link[q]
-    link[q] = clone
+    states = automaton.states
+    clone = _new_state(automaton, states[p].length + 1, states[q].first)
+    place = states[q].head
+    while place != NONE:
+        edge = automaton.table[place]
+        _set_edge(automaton, clone, edge.key & LABEL, edge.target)
+        place = edge.next
+    states[clone].link = states[q].link
+    states[q].link = clone
     while p != NONE and follow(automaton, p, token) == q:
         _set_edge(automaton, p, token, clone)
-        p = link[p]
+        p = np.int64(states[p].link)
     return clone
 
 
 @njit(cache=True)
 def _new_state(automaton, length, first):
-    state = automaton.used[STATES]
+    number = automaton.used[STATES]
     automaton.used[STATES] += 1
-    automaton.length[state] = length
-    automaton.link[state] = NONE
-    automaton.first[state] = first
-    automaton.head[state] = NONE
-    return state
+    state = automaton.states[number]
+    state.length, state.link, state.first, state.head = length, NONE, first, NONE
+    return number
 
 
 @njit(cache=True)
 def follow(automaton, state, token):
     """The state that `token` leads to, or NONE."""
     key = (np.int64(state) << KEY_BITS) | token
-    slot = find_slot(automaton.keys, key)
-    return np.int64(automaton.target[slot]) if automaton.keys[slot] == key else np.int64(NONE)
+    edge = automaton.table[find_slot(automaton.table, key)]
+    return np.int64(edge.target) if edge.key == key else np.int64(NONE)
 
 
 @njit(cache=True)
 def _set_edge(automaton, state, token, target):
     key = (np.int64(state) << KEY_BITS) | token
-    slot = find_slot(automaton.keys, key)
-    if automaton.keys[slot] == EMPTY:
-        edge = automaton.used[EDGES]
-        automaton.used[EDGES] += 1
-        automaton.keys[slot] = key
-        automaton.edge_token[edge] = token
-        automaton.edge_next[edge] = automaton.head[state]
-        automaton.head[state] = edge
-    automaton.target[slot] = target
+    place = find_slot(automaton.table, key)
+    edge = automaton.table[place]
+    if edge.key == EMPTY:
+        edge.key = key
+        edge.next = automaton.states[state].head
+        automaton.states[state].head = place
+    edge.target = target

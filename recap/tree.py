@@ -1,255 +1,188 @@
 """The candidate tree: best-first or fixed expansion, edge guard, packed order (method: candidate tree)."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from recap.fusion import fuse
+from recap.fusion import CANDIDATE, fuse
 
 AUTHORS = (0.68, 0.63, 0.50, 0.43, 0.40, 0.38)  # factor a level; the last holds for all deeper ones
+PATH_BITS = 62
+
+# How a tree grows.
+SHAPE = np.dtype(
+    [
+        ("budget", np.int64),
+        ("depth", np.int64),
+        ("width", np.int64),
+        ("best_first", np.bool_),
+        ("edge_guard", np.bool_),
+        ("factors", np.float64, PATH_BITS),  # what a path score is multiplied by at each level
+        ("rank_bits", np.int64),  # bits of one rank in a path code
+    ]
+)
+
+# A node of the tree, or one that waits; the root is node 0.
+NODE = np.dtype(
+    [
+        ("score", np.float64),
+        ("path", np.int64),  # rank path as one integer: its order is the lexicographic one
+        ("a", np.int32),  # the last three tokens of its path are (a, b, token)
+        ("b", np.int32),
+        ("token", np.int32),
+        ("parent", np.int32),
+        ("depth", np.int32),
+        ("sources", np.int32),
+    ]
+)
 
 
-class Shape(NamedTuple):
-    """How a tree grows. factors [depth]: what a path score is multiplied by at each level."""
-
-    budget: int
-    depth: int
-    width: int
-    best_first: bool
-    edge_guard: bool
-    factors: NDArray[np.float64]
-    rank_bits: int  # bits of one rank in a path code
-
-
-class Nodes(NamedTuple):
-    """A growing tree; index 0 is the root, so node i of the draft is i + 1 until it is packed."""
-
-    token: NDArray[np.int64]
-    parent: NDArray[np.int32]
-    depth: NDArray[np.int32]
-    source: NDArray[np.int8]
-    path: NDArray[np.int64]  # rank path as one integer: its order is the lexicographic one
-    context: NDArray[np.int64]  # [n, 3], last three tokens of the path, oldest first
-    score: NDArray[np.float64]
-
-
-class Frontier(NamedTuple):
-    """Candidates not yet in the tree, as a binary heap of indices: the best score first, then the smaller path."""
-
-    heap: NDArray[np.int32]
-    score: NDArray[np.float64]
-    path: NDArray[np.int64]
-    token: NDArray[np.int64]
-    parent: NDArray[np.int32]
-    source: NDArray[np.int8]
-
-
-class Workspace(NamedTuple):
-    """Everything a draft needs, allocated once."""
-
-    nodes: Nodes
-    frontier: Frontier
-    order: NDArray[np.int32]
-    place: NDArray[np.int32]
-    tokens: NDArray[np.int64]  # the packed draft
-    parents: NDArray[np.int32]
-    sources: NDArray[np.int8]
-
-
-def new_shape(budget: int, depth: int, width: int, best_first: bool, edge_guard: bool, authors: bool) -> Shape:
+def new_shape(budget: int, depth: int, width: int, best_first: bool, edge_guard: bool, authors: bool) -> np.void:
     """A checked shape; `authors` takes the published depth factors, else a path score is the pure product."""
     if min(depth, width) < 1:
         raise ValueError(f"method.depth={depth}, method.width={width}: at least 1 is needed")
     bits = int(width).bit_length()  # ranks are coded from 1, so that a prefix sorts before its extensions
-    if bits * depth > 62:
+    if bits * depth > PATH_BITS:
         raise ValueError(
-            f"method.depth={depth} with method.width={width}: a rank path must fit 62 bits, "
-            f"so depth is at most {62 // bits} at this width"
+            f"method.depth={depth} with method.width={width}: a rank path must fit {PATH_BITS} bits, "
+            f"so depth is at most {PATH_BITS // bits} at this width"
         )
     levels = AUTHORS if authors else (1.0,)
-    factors = np.array([levels[min(d, len(levels) - 1)] for d in range(depth)], np.float64)
-    return Shape(budget, depth, width, best_first, edge_guard, factors, bits)
-
-
-def new_workspace(shape: Shape, extra: int) -> Workspace:
-    """Room for a tree of `shape` and `extra` nodes on top."""
-    n = shape.budget + 1
-    c = n * shape.width + 1
-    packed = shape.budget + extra
-    nodes = Nodes(
-        np.zeros(n, np.int64), np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(n, np.int8),
-        np.zeros(n, np.int64), np.full((n, 3), -1, np.int64), np.zeros(n, np.float64),
-    )  # fmt: skip
-    frontier = Frontier(
-        np.zeros(c, np.int32), np.zeros(c, np.float64), np.zeros(c, np.int64),
-        np.zeros(c, np.int64), np.zeros(c, np.int32), np.zeros(c, np.int8),
-    )  # fmt: skip
-    return Workspace(
-        nodes, frontier, np.zeros(n, np.int32), np.zeros(n, np.int32),
-        np.zeros(packed, np.int64), np.zeros(packed, np.int32), np.zeros(packed, np.int8),
-    )  # fmt: skip
+    factors = [levels[min(level, len(levels) - 1)] for level in range(PATH_BITS)]
+    return np.array([(budget, depth, width, best_first, edge_guard, factors, bits)], SHAPE)[0]
 
 
 @njit(cache=True)
-def grow(maps, fusion, shape, context, root, work, candidates):
-    """Grow a tree under `root`, whose context is given, and pack it into work; returns its number of nodes."""
-    nodes = work.nodes
-    nodes.token[0] = root
-    nodes.parent[0] = -1
-    nodes.depth[0] = 0
-    nodes.path[0] = 0
-    nodes.context[0] = context
-    nodes.score[0] = 1.0
-    size = (
-        _best_first(maps, fusion, shape, work, candidates)
-        if shape.best_first
-        else _fixed(maps, fusion, shape, work, candidates)
-    )
-    _pack(work, size)
-    return size - 1
+def grow(maps, fusion, shape, a, b, c):
+    """(tokens, parents, sources) of a packed tree under c, the last token of the context (a, b, c)."""
+    nodes = np.empty(shape.budget + 1, NODE)
+    root = nodes[0]
+    root.score, root.path, root.parent, root.depth = 1.0, 0, -1, 0
+    root.a, root.b, root.token = a, b, c
+    order = np.empty(shape.budget, np.int32)
+    candidates = np.empty(3 * maps.rows.shape[2], CANDIDATE)
+    if shape.best_first:
+        size = _best_first(maps, fusion, shape, nodes, order, candidates)
+    else:
+        size = _fixed(maps, fusion, shape, nodes, order, candidates)
+    return _pack(nodes, order[:size])
 
 
 @njit(cache=True)
-def _best_first(maps, fusion, shape, work, candidates):
-    nodes, frontier = work.nodes, work.frontier
-    size, heap, pushed = 1, 0, 0
-    node = 0
-    while True:
-        if nodes.depth[node] < shape.depth and size <= shape.budget:
-            children = min(shape.width, fuse_at(maps, fusion, nodes, node, candidates))
-            for rank in range(children):
-                token = candidates.ids[rank]
-                if shape.edge_guard and edge_used(nodes.token, nodes.parent, node, token):
-                    continue  # dropped, not replaced
-                frontier.score[pushed] = nodes.score[node] * candidates.q[rank] * shape.factors[nodes.depth[node]]
-                frontier.path[pushed] = _child_path(shape, nodes, node, rank)
-                frontier.token[pushed] = token
-                frontier.parent[pushed] = node
-                frontier.source[pushed] = candidates.sources[rank]
-                heap = _push(frontier, heap, pushed)
-                pushed += 1
-        if heap == 0 or size > shape.budget:
-            return size
-        best, heap = _pop(frontier, heap)
-        node = size
-        _add(nodes, size, frontier.token[best], frontier.parent[best], frontier.source[best], frontier.path[best])
-        nodes.score[node] = frontier.score[best]
-        size += 1
+def _best_first(maps, fusion, shape, nodes, order, candidates):
+    """Take the best that waits, until the budget is spent; `order` holds what is taken, then what waits, best first.
+
+    Together they are never more than the budget: what has as many better ones before it as may still be taken is
+    forgotten.
+    """
+    node, taken, known = 0, 0, 0
+    while taken < shape.budget:
+        known = _expand(maps, fusion, shape, nodes, order, taken, known, node, candidates)
+        if taken == known:
+            break
+        node = order[taken]
+        taken += 1
+    return taken
 
 
 @njit(cache=True)
-def _fixed(maps, fusion, shape, work, candidates):
+def _expand(maps, fusion, shape, nodes, order, taken, known, node, candidates):
+    """Let the children of `node` wait; returns how many nodes are known then."""
+    above = nodes[node]
+    if above.depth == shape.depth:
+        return known
+    factor = shape.factors[above.depth]
+    if known == shape.budget and above.score * factor < nodes[order[known - 1]].score:
+        return known  # q is at most 1, so that no child could get in
+    children = min(shape.width, fuse(maps, fusion, above.a, above.b, above.token, candidates))
+    for rank in range(children):
+        child = candidates[rank]
+        score = above.score * child.q * factor
+        path = _child_path(shape, above, rank)
+        full = known == shape.budget
+        if full and not _before(score, path, nodes[order[known - 1]]):
+            continue
+        if shape.edge_guard and edge_used(nodes, node, child.id):
+            continue  # dropped, not replaced
+        place = order[known - 1] if full else known + 1  # the last that waits gives up its place
+        at = known - 1 if full else known
+        known = at + 1
+        while at > taken and _before(score, path, nodes[order[at - 1]]):
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = place
+        _set(nodes, place, node, child, path)
+        nodes[place].score = score
+    return known
+
+
+@njit(cache=True)
+def _fixed(maps, fusion, shape, nodes, order, candidates):
     """Breadth-first by rank, scores ignored."""
-    nodes = work.nodes
-    size, node = 1, 0
-    while node < size and size <= shape.budget:
-        if nodes.depth[node] < shape.depth:
-            children = min(shape.width, fuse_at(maps, fusion, nodes, node, candidates))
+    size, node = 0, 0
+    while node <= size < shape.budget:
+        if nodes[node].depth < shape.depth:
+            above = nodes[node]
+            children = min(shape.width, fuse(maps, fusion, above.a, above.b, above.token, candidates))
             for rank in range(children):
-                token = candidates.ids[rank]
-                if size > shape.budget or (shape.edge_guard and edge_used(nodes.token, nodes.parent, node, token)):
+                child = candidates[rank]
+                if size == shape.budget or (shape.edge_guard and edge_used(nodes, node, child.id)):
                     continue
-                path = _child_path(shape, nodes, node, rank)
-                _add(nodes, size, token, node, candidates.sources[rank], path)
+                order[size] = size + 1
                 size += 1
+                _set(nodes, size, node, child, _child_path(shape, above, rank))
         node += 1
     return size
 
 
-@njit(cache=True)
-def fuse_at(maps, fusion, nodes, node, candidates):
-    """Candidates after a node of the tree."""
-    context = nodes.context[node]
-    return fuse(maps, fusion, context[0], context[1], context[2], candidates)
+@njit(cache=True, inline="always")
+def _set(nodes, place, parent, candidate, path):
+    node, above = nodes[place], nodes[parent]
+    node.path = path
+    node.a, node.b, node.token = above.b, above.token, candidate.id
+    node.parent = parent
+    node.depth = above.depth + 1
+    node.sources = candidate.sources
 
 
 @njit(cache=True)
-def edge_used(tokens, parents, node, token):
+def edge_used(nodes, node, token):
     """Whether the edge (token of `node` -> `token`) already stands on the path from the root to `node`."""
-    start = tokens[node]
-    while parents[node] >= 0:
-        if tokens[node] == token and tokens[parents[node]] == start:
+    start = nodes[node].token
+    while nodes[node].parent >= 0:
+        if nodes[node].token == token and nodes[node].b == start:
             return True
-        node = parents[node]
+        node = nodes[node].parent
     return False
 
 
 @njit(cache=True, inline="always")
-def _child_path(shape, nodes, node, rank):
-    return nodes.path[node] | (np.int64(rank + 1) << (shape.rank_bits * (shape.depth - 1 - nodes.depth[node])))
+def _child_path(shape, above, rank):
+    return above.path | (np.int64(rank + 1) << (shape.rank_bits * (shape.depth - 1 - above.depth)))
 
 
 @njit(cache=True, inline="always")
-def _add(nodes, at, token, parent, source, path):
-    nodes.token[at] = token
-    nodes.parent[at] = parent
-    nodes.depth[at] = nodes.depth[parent] + 1
-    nodes.source[at] = source
-    nodes.path[at] = path
-    nodes.context[at, 0] = nodes.context[parent, 1]
-    nodes.context[at, 1] = nodes.context[parent, 2]
-    nodes.context[at, 2] = token  # candidates are never placeholders
-
-
-@njit(cache=True, inline="always")
-def _before(frontier, i, j):
-    if frontier.score[i] != frontier.score[j]:
-        return frontier.score[i] > frontier.score[j]
-    return frontier.path[i] < frontier.path[j]
+def _before(score, path, node):
+    """Whether this score and path come before a node's: the higher score first, then the smaller path."""
+    return score > node.score or (score == node.score and path < node.path)
 
 
 @njit(cache=True)
-def _push(frontier, size, item):
-    heap = frontier.heap
-    at = size
-    while at > 0:
-        above = (at - 1) >> 1
-        if not _before(frontier, item, heap[above]):
-            break
-        heap[at] = heap[above]
-        at = above
-    heap[at] = item
-    return size + 1
-
-
-@njit(cache=True)
-def _pop(frontier, size):
-    heap = frontier.heap
-    best = heap[0]
-    size -= 1
-    item = heap[size]
-    at = 0
-    while True:
-        below = 2 * at + 1
-        if below >= size:
-            break
-        if below + 1 < size and _before(frontier, heap[below + 1], heap[below]):
-            below += 1
-        if not _before(frontier, heap[below], item):
-            break
-        heap[at] = heap[below]
-        at = below
-    heap[at] = item
-    return best, size
-
-
-@njit(cache=True)
-def _pack(work, size):
-    """Depth-first by rank path, so that the chain of first ranks lies right behind the root."""
-    nodes, order, place = work.nodes, work.order, work.place
-    for i in range(1, size):
-        path = nodes.path[i]
-        j = i - 1
-        while j > 0 and nodes.path[order[j - 1]] > path:
-            order[j] = order[j - 1]
+def _pack(nodes, order):
+    """Depth-first by rank path, so that the chain of first ranks lies right behind the root. Sorts `order`."""
+    n = order.size
+    paths = np.empty(n, np.int64)
+    for i in range(n):
+        node, path = order[i], nodes[order[i]].path
+        j = i
+        while j > 0 and paths[j - 1] > path:
+            paths[j], order[j] = paths[j - 1], order[j - 1]
             j -= 1
-        order[j] = i
+        paths[j], order[j] = path, node
+    place = np.empty(nodes.size, np.int32)
     place[0] = -1
-    for i in range(size - 1):
-        node = order[i]
-        place[node] = i
-        work.tokens[i] = nodes.token[node]
-        work.parents[i] = place[nodes.parent[node]]
-        work.sources[i] = nodes.source[node]
+    tokens, parents, sources = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int8)
+    for i in range(n):
+        node = nodes[order[i]]
+        place[order[i]] = i
+        tokens[i], parents[i], sources[i] = node.token, place[node.parent], node.sources
+    return tokens, parents, sources

@@ -35,7 +35,7 @@ from runners.models import Model
 from runners.recall import NAMES, ColdMemory, states
 from runners.recorder import Logits
 from runners.revisit import Visit, revisit
-from runners.sources import Tree, compare
+from runners.sources import compare
 from runners.traces import TOP_K, Setting, Trace, open_traces, write_table
 
 PARTS = {"swapped": swapped_table, "roots": root_table, "sources": source_table}
@@ -107,7 +107,6 @@ def measure(folder: Path, limit: int | None = None) -> dict[str, pd.DataFrame]:
         raise ValueError(f"{folder}: no two images to exchange")
     model, bench, limits = _rebuild(folder)
     openers = _openers(bench, records)
-    tree = Tree()
     tables: dict[str, list[dict]] = {name: [] for name in PARTS}
     left_out = 0
     for visit in tqdm(revisit(model, bench, asked), desc=setting.bench, unit="request"):
@@ -124,7 +123,7 @@ def measure(folder: Path, limit: int | None = None) -> dict[str, pd.DataFrame]:
         lines = {
             "swapped": swapped(trace, setting, images["wrong"]),
             "roots": roots(trace, record["method"], counterfactual),
-            "sources": compare(trace, setting, logits, tree),
+            "sources": compare(trace, setting, logits),
         }
         for name, part in lines.items():
             tables[name] += [identity | line for line in part]

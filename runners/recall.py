@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from recap.fusion import BACKOFF, FUSIONS, MIXTURE, PRIORS, UNIGRAM, Fusion, fuse, new_candidates
+from recap.fusion import FUSIONS, fuse, new_candidates, new_fusion
 from recap.memory import M1, M2, M3, Maps, Memory, look_up, prompt_contexts
 from recap.types import Ints, Rows
 from runners.traces import TOP_K, Setting, Trace
@@ -17,17 +17,12 @@ NAMES = ("M1", "M2", "M3", "backoff", "uniform", "mixture")
 PROBS = ("topk", "full")
 
 
-def fusion_of(mode: int = MIXTURE, priors: str = "specificity", confidence: bool = True) -> Fusion:
-    """RECAP's own fusion, or one switch of it."""
-    return Fusion(mode, np.array(PRIORS[priors]), True, confidence)
-
-
 FUSED = {
-    "backoff": fusion_of(BACKOFF),
-    "uniform": fusion_of(priors="uniform", confidence=False),
-    "mixture": fusion_of(),
+    "backoff": new_fusion("backoff"),
+    "uniform": new_fusion(priors="uniform", confidence=False),
+    "mixture": new_fusion(),
 }
-ALONE = fusion_of(UNIGRAM)
+ALONE = new_fusion("unigram")
 assert set(FUSIONS) == {"mixture", "backoff", "unigram"}
 
 
@@ -63,13 +58,16 @@ class ColdMemory:
         if name in FUSED:
             return self.fused(FUSED[name], at)
         order = (M1, M2, M3)[NAMES.index(name)]
-        row = look_up(self.maps, order, *self.contexts[at])
-        return self.maps.ids[order, row, : self.maps.width[order, row]] if row >= 0 else np.empty(0, np.int32)
+        slot = look_up(self.maps, order, *self.contexts[at])
+        if slot < 0:
+            return np.empty(0, np.int32)
+        entry = self.maps.table[order, slot]
+        return self.maps.rows["id"][order, entry["row"], : entry["width"]]
 
-    def fused(self, fusion: Fusion, at: int) -> Ints:
+    def fused(self, fusion: np.void, at: int) -> Ints:
         """Candidates of a fusion after token `at`, best first."""
         size = fuse(self.maps, fusion, *self.contexts[at], self._work)
-        return self._work.ids[:size].copy()
+        return self._work["id"][:size].astype(np.int64)
 
     def learn(self, at: int) -> None:
         """Write the row after token `at`."""
@@ -86,9 +84,9 @@ class ColdMemory:
             return
         for r in which:
             for order in range(orders):
-                row = look_up(self.maps, order, *contexts[r])
-                if row >= 0:
-                    self.maps.probs[order, row] *= mass[r] * kept[r]
+                slot = look_up(self.maps, order, *contexts[r])
+                if slot >= 0:
+                    self.maps.rows["prob"][order, self.maps.table["row"][order, slot]] *= mass[r] * kept[r]
 
 
 def states(trace: Trace) -> Iterator[tuple[int, int]]:

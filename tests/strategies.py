@@ -5,7 +5,6 @@ from itertools import permutations
 import numpy as np
 from hypothesis import strategies as st
 
-from recap.fusion import FUSIONS, PRIORS, Fusion
 from recap.memory import Memory, tree_contexts
 from recap.types import Limits, Request
 from tests.reference import memory as reference
@@ -140,11 +139,6 @@ def streams(draw) -> list[tuple[Request, Limits]]:
         request = request_of(prompt, WORDS, blocked, image=draw(st.integers(0, 1)))
         stream.append((request, Limits(draw(st.integers(1, 24)), stop_ids)))
     return stream
-
-
-def fusion_of(fusion="mixture", confidence=True, priors="specificity", prior_index="rank") -> Fusion:
-    """The compiled settings of these switches."""
-    return Fusion(FUSIONS[fusion], np.array(PRIORS[priors]), prior_index == "rank", confidence)
 
 
 def successors(known: dict[int, tuple[list[int], list[float]]], top_k: int = 2) -> Memory:

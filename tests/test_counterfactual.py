@@ -23,7 +23,7 @@ from runners.folder import ROWS
 from runners.recall import ALONE, NAMES, ColdMemory
 from runners.recorder import record
 from runners.replay import depths
-from runners.sources import Source, Tree, compare, log_mass
+from runners.sources import Source, compare, log_mass, tree
 from runners.traces import TOP_K, Identity, Setting, Trace
 from tests import published
 from tests.models import VISION_FAMILIES, full_logits, inputs_of, model_of
@@ -159,7 +159,7 @@ def test_both_sources_draft_with_the_same_number_of_nodes_and_rows_are_asked_bef
     setting = Setting("m", "b", 40, (), (), 60)
     generator = torch.Generator().manual_seed(0)
     true, wrong, mean = (torch.randn(60, 40, generator=generator) for _ in range(3))
-    found = list(compare(trace, setting, {"true": true, "wrong": wrong, "mean": mean}, Tree()))
+    found = list(compare(trace, setting, {"true": true, "wrong": wrong, "mean": mean}))
     assert {line["budget"] for line in found} > {63}, "some trees fill their budget, some do not"
     general = ColdMemory(trace, setting, trace.rows, trace.seed)
     specific = ColdMemory(trace, setting, trace.rows, trace.seed, m1=False)
@@ -176,7 +176,7 @@ def test_both_sources_draft_with_the_same_number_of_nodes_and_rows_are_asked_bef
         for name, ids in known.items():
             drop = log_mass(true[at], ids[:size]) - log_mass(mean[at], ids[:size])
             assert line[f"{name}_drop_mean"] == pytest.approx(drop)
-        drafted, parents = Tree().grow(Source(general, ALONE), at, int(tokens[at]), line["budget"])
+        drafted, parents = tree(Source(general, ALONE), at, line["budget"])
         assert len(drafted) == line["budget"] > 0
         assert line["general_accepted"] == depths(drafted, parents, tokens[at + 1 :]).max()
 

@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from recap.fusion import fuse, new_candidates
+from recap.fusion import fuse, new_candidates, new_fusion
 from recap.memory import Memory
 from recap.types import SOURCES
 from tests.reference.fusion import fuse as expected_candidates
 from tests.scripted import rows_of
-from tests.strategies import TOP_K, context_of, fusion_of, fusions, memories
+from tests.strategies import TOP_K, context_of, fusions, memories
 
 
 def fused(memory: Memory, context: list[int], **switches) -> list[tuple[int, float, int]]:
     """[(token, q, source bits)], best first."""
     out = new_candidates(memory.top_k)
-    size = fuse(memory.maps, fusion_of(**switches), *context_of(context), out)
-    return list(zip(out.ids[:size].tolist(), out.q[:size].tolist(), out.sources[:size].tolist(), strict=True))
+    size = fuse(memory.maps, new_fusion(**switches), *context_of(context), out)
+    return [(int(it["id"]), float(it["q"]), int(it["sources"])) for it in out[:size]]
 
 
 def remember(rows: dict[tuple[int, ...], tuple[list[int], list[float]]], top_k: int = 2) -> Memory:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recap.memory import M1, M2, M3, MAX_VOCAB, Memory, confidence_of, key_of, look_up, prompt_contexts
+from recap.memory import M1, M2, M3, MAX_VOCAB, PICK, Memory, confidence_of, key_of, look_up, prompt_contexts
 from tests.reference import memory as reference
 from tests.scripted import rows_of
 from tests.strategies import TOP_K, VOCAB, blocked_of, context_of, passes, placeholders, tokens, write_both
@@ -17,15 +17,17 @@ NO_PLACEHOLDERS = np.zeros(VOCAB, bool)
 
 def stored(memory: Memory, order: int, *context: int) -> tuple | None:
     """(ids, probs, confidence) under a context of any length."""
-    at = look_up(memory.maps, order, *context_of(context))
-    if at < 0:
+    slot = look_up(memory.maps, order, *context_of(context))
+    if slot < 0:
         return None
-    maps, width = memory.maps, memory.maps.width[order, at]
-    return (
-        tuple(maps.ids[order, at, :width].tolist()),
-        tuple(maps.probs[order, at, :width]),
-        float(maps.confidence[order, at]),
-    )
+    entry = memory.maps.table[order, slot]
+    row = memory.maps.rows[order, entry["row"], : entry["width"]]
+    return tuple(row["id"].tolist()), tuple(row["prob"]), float(entry["confidence"])
+
+
+def row_of(probs: list[float]) -> np.ndarray:
+    """A row with these probabilities; its ids are of no account."""
+    return np.array([(0, p) for p in probs], PICK)
 
 
 def ids_under(memory: Memory, order: int, *context: int) -> list[int] | None:
@@ -74,15 +76,15 @@ def test_a_prompt_position_has_the_context_that_ends_there(masked):
 @given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=8).filter(any))
 def test_confidence_is_the_exponential_of_minus_the_entropy(weights):
     probs = np.array(weights, np.float32) / np.float32(sum(weights))
-    assert confidence_of(probs, len(probs)) == pytest.approx(reference.confidence(probs), abs=1e-12)
+    assert confidence_of(row_of(probs), len(probs)) == pytest.approx(reference.confidence(probs), abs=1e-12)
 
 
 def test_a_sure_row_has_confidence_one():
-    assert confidence_of(np.array([1, 0, 0, 0], np.float32), 4) == 1
+    assert confidence_of(row_of([1, 0, 0, 0]), 4) == 1
 
 
 def test_a_uniform_row_has_confidence_one_over_k():
-    assert confidence_of(np.full(8, 1 / 8, np.float32), 8) == pytest.approx(1 / 8, abs=1e-12)
+    assert confidence_of(row_of([1 / 8] * 8), 8) == pytest.approx(1 / 8, abs=1e-12)
 
 
 def test_a_row_is_stored_under_one_two_and_three_tokens():

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recap.fusion import new_candidates
+from recap.fusion import new_fusion
 from recap.memory import Memory
 from recap.suffix import extend, insert_continuation, longest_match, new_automaton
-from recap.tree import grow, new_shape, new_workspace
+from recap.tree import grow, new_shape
 from recap.types import SOURCES, Draft
 from tests.reference import suffix as reference
 from tests.reference import tree as reference_tree
 from tests.reference.fusion import fuse as look_up
 from tests.scripted import nodes_of, shown
-from tests.strategies import SEPARATOR, TOP_K, context_of, fusion_of, memories, successors
+from tests.strategies import SEPARATOR, TOP_K, context_of, memories, successors
 
 texts = st.one_of(
     st.lists(st.integers(0, 1), min_size=1, max_size=40),
@@ -39,12 +39,11 @@ def inserted(memory: Memory, text: list[int], *, most=4, budget=63, depth=10, wi
     array, automaton = np.array(text, np.int64), new_automaton(len(text))
     extend(automaton, array, 0, len(text))
     shape = new_shape(budget, depth, width, True, edge_guard, True)
-    work = new_workspace(shape, most)
-    size = grow(memory.maps, fusion_of(), shape, context_of(text), text[-1], work, new_candidates(memory.top_k))
+    draft = grow(memory.maps, new_fusion(), shape, *context_of(text))
     length, end = longest_match(automaton, len(text) - 1)
     if length:
-        size = insert_continuation(array, len(text), end, most, shape, text[-1], work, size)
-    return Draft(work.tokens[:size].copy(), work.parents[:size].copy(), work.sources[:size].copy())
+        draft = insert_continuation(array, len(text), end, most, shape, *draft)
+    return Draft(*draft)
 
 
 @given(texts)

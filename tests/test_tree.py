@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from recap.fusion import new_candidates
+from recap.fusion import new_fusion
 from recap.memory import Memory
-from recap.tree import AUTHORS, grow, new_shape, new_workspace
+from recap.tree import AUTHORS, grow, new_shape
 from recap.types import Draft
 from tests.reference import tree as reference
 from tests.reference.fusion import fuse as look_up
 from tests.scripted import nodes_of, rows_of, shown
-from tests.strategies import TOP_K, context_of, fusion_of, fusions, memories, shapes, successors
+from tests.strategies import TOP_K, context_of, fusions, memories, shapes, successors
 
 
 def tree(
@@ -28,9 +28,7 @@ def tree(
 ) -> Draft:
     """The packed tree under the last token of `history`."""
     shape = new_shape(budget, depth, width, expansion == "best_first", edge_guard, depth_factor == "authors")
-    work, candidates = new_workspace(shape, 0), new_candidates(memory.top_k)
-    size = grow(memory.maps, fusion_of(**switches or {}), shape, context_of(history), history[-1], work, candidates)
-    return Draft(work.tokens[:size].copy(), work.parents[:size].copy(), work.sources[:size].copy())
+    return Draft(*grow(memory.maps, new_fusion(**switches or {}), shape, *context_of(history)))
 
 
 def depths(draft: Draft) -> list[int]:
@@ -101,7 +99,7 @@ def test_the_tree_holds_the_best_path_scores_of_all(budget, depth_factor, factor
 
 def test_depth_factors_are_the_published_ones_and_the_last_holds_below():
     assert AUTHORS == (0.68, 0.63, 0.50, 0.43, 0.40, 0.38)
-    factors = new_shape(63, 10, 8, True, True, authors=True).factors.tolist()
+    factors = new_shape(63, 10, 8, True, True, authors=True)["factors"][:10].tolist()
     assert factors == [0.68, 0.63, 0.50, 0.43, 0.40, 0.38, 0.38, 0.38, 0.38, 0.38]
 
 
