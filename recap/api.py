@@ -20,6 +20,7 @@ def generate(
     max_new_tokens: int = 200,
     drafter: Drafter | None = None,
     stop_ids: Sequence[int] | None = None,
+    engine: str = "eager",
 ) -> torch.Tensor:
     """Greedy decoding with a drafter; returns ids [1, prompt + new] as `model.generate` does.
 
@@ -28,12 +29,14 @@ def generate(
     inputs    what the model's processor or tokenizer returned, batch of one
     drafter   keeps its memory from call to call; by default a new `Recap()`, which knows nothing yet
     stop_ids  by default the model's own, from its generation config
+    engine    'eager', or 'compiled', which is built anew by every call: to keep it, build `recap.target_for(model,
+              "compiled")` once and call `recap.decode.generate`
     Raises ValueError for a model or inputs that cannot be decoded.
     """
     if stop_ids is None:
         stop_ids = own_stop_ids(model)
     limits = Limits(max_new_tokens, tuple(stop_ids))
-    target = target_for(model)
+    target = target_for(model, engine)
     output = decode(target, drafter or Recap(), target.request(inputs, limits), limits)
     ids = inputs["input_ids"]
     return torch.cat([ids, torch.from_numpy(output.tokens).to(ids.device)[None]], dim=1)

@@ -36,8 +36,12 @@ class ScriptedModel:
     stop_ids = (0,)
     reads_images = False
     parameters = 0
+    compile_seconds = 0.0
 
-    def __init__(self, dtype: str = "float32", device: str = "cpu", tensor_parallel: int | None = None) -> None:
+    def __init__(
+        self, dtype: str = "float32", device: str = "cpu", engine: str = "eager", tensor_parallel: int | None = None
+    ) -> None:
+        self.engine = engine
         self.target = Forgiving(hashed(VOCAB, drift=40))
         self.model = SimpleNamespace(device=torch.device("cpu"))
 
@@ -59,7 +63,7 @@ class ScriptedModel:
 
     def contract(self, limits: Limits, ar_logits: str) -> Contract:
         return Contract(
-            "scripted", "", "float32", "cpu", "none", "list", engine, ar_logits, "none", limits.stop_ids,
+            "scripted", "", "float32", "cpu", "none", "list", self.engine, ar_logits, "none", limits.stop_ids,
             limits.max_new_tokens,
         )  # fmt: skip
 

@@ -63,8 +63,8 @@ class Scratch(NamedTuple):
 
 def new_scratch(rows: int, weights: Weights) -> Scratch:
     """Room for `rows` rows."""
-    hidden, inner = weights.embedding.shape[1], weights.down.shape[2]
-    qkv, added, vocab = (w.shape[-3] * COLUMNS for w in (weights.qkv, weights.o, weights.head))
+    hidden = weights.embedding.shape[1]
+    qkv, added, inner, vocab = (w.shape[-3] * COLUMNS for w in (weights.qkv, weights.o, weights.gate, weights.head))
     widths = (hidden, added, hidden, qkv, weights.o.shape[2], inner, inner, vocab)
     return Scratch(*(np.zeros((rows, width), np.float32) for width in widths))
 
@@ -173,7 +173,7 @@ def _attend(qkv, first, own, sizes, keys, values, length, path, depth, out):
     multiply(q, keys[:whole], whole, scores, 0)
     scores = scores[:slots]
     totals = _softmax(scores, seen, length)
-    mixed = np.empty((COLUMNS, dim), np.float32)
+    mixed = np.empty((COLUMNS, -(-dim // COLUMNS) * COLUMNS), np.float32)
     for column in range(0, dim, COLUMNS):
         multiply(values[:slots, column:], scores.T, COLUMNS, mixed, column)
     for n in range(queries):

@@ -27,11 +27,11 @@ def panels(weight: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @njit(cache=True)
 def multiply(panel, x, rows, out, column):
-    """out[:rows, column : column + 16] = x[:rows] @ panel; panel [in, 16 or more], rows a multiple of four."""
+    """out[:rows, column : column + 16] = x[:rows, :in] @ panel[:, :16]; rows is a multiple of four."""
     for row in range(0, rows, ROWS):
         target = out[row:, column:]
         _tile(
-            panel.ctypes.data, panel.strides[0], x[row].ctypes.data, x.strides[0], x.strides[1], x.shape[1],
+            panel.ctypes.data, panel.strides[0], x[row].ctypes.data, x.strides[0], x.strides[1], len(panel),
             target.ctypes.data, out.strides[0],
         )  # fmt: skip
 
