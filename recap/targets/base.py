@@ -31,6 +31,7 @@ class TreeTarget:
     classes: ClassVar[tuple[str, ...]]  # names of the transformers classes it serves
     vision: ClassVar[str | None] = None  # the module whose end marks the end of vision encoding
     dropped: ClassVar[set[str]] = DROPPED
+    shift = 0  # what the positions of this request's rows have on their slots
 
     def __init__(self, model: torch.nn.Module, engine: str = "eager") -> None:
         self.model = model
@@ -58,7 +59,11 @@ class TreeTarget:
 
     def positions(self, slots: torch.Tensor) -> torch.Tensor:
         """Position ids of rows that stand at `slots` [n] (cached length + depth)."""
-        return slots[None]
+        return self.planes(slots + self.shift)
+
+    def planes(self, positions: torch.Tensor) -> torch.Tensor:
+        """Positions [n] as forward takes them."""
+        return positions[None]
 
     # what the decode loop asks
 
@@ -92,7 +97,7 @@ class TreeTarget:
 
     @torch.inference_mode()
     def prefill(self, request: Request, positions: Ints, top_k: int, clock) -> Rows:
-        self.reset()
+        self.cache.erase()
         wanted = np.append(positions, len(request.prompt) - 1)
         hook = self._mark_vision(clock)
         try:
@@ -129,6 +134,9 @@ class TreeTarget:
             attention_mask=self._mask(on_device[:, 2:], length) if len(plan) > 1 else None,
         )
         return top_rows(logits, top_k)
+
+    def prepare(self, rows: int) -> None:
+        """Nothing needs to be made ready for the model's own forward."""
 
     # inside
 
