@@ -103,6 +103,11 @@ class GraphPasses:
         self._pool = None  # memory of the graphs
         self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
 
+    @property
+    def made(self) -> int:
+        """Passes that stand ready."""
+        return len(self._passes)
+
     def run(self, plan: NDArray[np.int32], top_k: int) -> Rows:
         check_top_k(top_k, self._target.vocab_size)
         n, cached = len(plan), self._cache.length
