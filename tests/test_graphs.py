@@ -67,11 +67,11 @@ class Taped(GraphPasses):
 
     def _recorded(self, forward):
         with Tape() as tape:
-            outputs = forward()
+            found = forward()
 
         def replay():
             tape.play()
-            return outputs
+            return found
 
         return replay
 
@@ -328,7 +328,7 @@ def test_passes_are_dropped_with_the_buffers_they_were_made_for():
 
 
 def test_a_plan_is_one_buffer_and_its_padding_sees_itself():
-    plan = Plan(8, torch.device("cpu"))
+    plan = Plan(8, torch.zeros(4, 2))
     plan.send(pack(7, np.array([5, 6]), np.array([-1, 0], np.int32)), cached=20, shift=-3, move=None)
     assert plan.head.tolist() == [20, -3, 20]
     assert plan.sources.tolist() == list(range(20, 20 + MOVES)), "nothing moves"
@@ -337,6 +337,51 @@ def test_a_plan_is_one_buffer_and_its_padding_sees_itself():
     seen = torch.eye(8, dtype=torch.int32)
     seen[1:3, 0] = seen[2, 1] = 1
     assert torch.equal(plan.table[:, 2:], seen)
+
+
+# The capture
+
+
+class Call:
+    """Stands for CUDA's stream, graph and contexts, and notes what is done with them."""
+
+    def __init__(self, log: list, name: str) -> None:
+        self._log, self._name = log, name
+
+    def __call__(self, *_args, **_kwargs) -> "Call":
+        return self
+
+    def __enter__(self) -> None:
+        self._log.append(f"begin {self._name}")
+
+    def __exit__(self, *_) -> None:
+        self._log.append(f"end {self._name}")
+
+    def wait_stream(self, _other) -> None:
+        self._log.append(f"{self._name} waits")
+
+    def replay(self) -> None:
+        self._log.append("replay")
+
+
+def test_a_pass_is_tried_on_the_side_before_it_is_captured_and_only_replayed_then(monkeypatch):
+    log = []
+    for name in ("device", "current_stream", "stream", "graph"):
+        monkeypatch.setattr(torch.cuda, name, Call(log, name))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: Call(log, "graph"))
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "pool")
+    target = target_with(model_of("llama"), unrecorded)
+    graphs = target.engine
+    graphs._stream, graphs._capture = Call(log, "side"), True
+    forward = graphs._forward
+    graphs._forward = lambda *bucket: log.append("pass") or forward(*bucket)
+    start(target, inputs_of("llama"))
+    for _ in range(2):
+        target.verify(5, EMPTY_DRAFT, 8)
+    assert log == [
+        "begin device", "side waits", "begin stream", "pass", "end stream", "current_stream waits",
+        "begin graph", "pass", "end graph", "end device", "replay", "replay",
+    ]  # fmt: skip
 
 
 # Refusals

@@ -26,7 +26,7 @@ MOVES = 16  # kept rows that a pass can move; RECAP's longest path has 10 nodes 
 WIDTH = 8  # logits kept a row; a drafter that wants fewer takes the first of them
 HEAD = 3  # numbers before the moves in a plan's buffer
 
-Outputs = tuple[torch.Tensor, torch.Tensor]  # what `best_on_device` found, and the logits
+Pass = Callable[[], torch.Tensor]  # runs what its plan says and returns what `best_on_device` found
 
 
 def row_bucket(rows: int) -> int:
@@ -36,7 +36,7 @@ def row_bucket(rows: int) -> int:
 
 def slot_bucket(slots: int) -> int:
     """The slots that a pass reads which needs the first `slots`: at most a quarter more, or 255."""
-    step = max(SLOTS, 1 << (slots.bit_length() - 3) if slots >= 8 else 0)
+    step = max(SLOTS, (1 << slots.bit_length()) // 8)
     return -(-slots // step) * step
 
 
@@ -49,15 +49,18 @@ def buckets(bucket: Callable[[int], int], most: int) -> list[int]:
 
 
 class Plan:
-    """All that one pass of a bucket needs to know, in one buffer of int32: on the host, pinned, and on the device.
+    """All that a pass of `rows` rows needs to know, in one buffer of int32: on the host, pinned, and on the device.
 
     cached   [1] rows kept: the slot of the root
     shift    [1] what positions have on slots
     start    [1] the slot where moved rows go; sources [MOVES] where they lie, their own place where none moves
     table    [rows, rows + 2] a plan of `recap.verify.pack`: token, depth, rows seen
+    logits   [rows, vocab] what the pass leaves beside its result; `head` [vocab, hidden] is the output layer's weight
     """
 
-    def __init__(self, rows: int, device: torch.device) -> None:
+    def __init__(self, rows: int, head: torch.Tensor) -> None:
+        device = head.device
+        self.logits = head.new_empty(rows, len(head))
         sizes = (HEAD, MOVES, rows * (rows + 2))
         self._sent = torch.zeros(sum(sizes), dtype=torch.int32, pin_memory=device.type == "cuda")
         self._here = torch.zeros(sum(sizes), dtype=torch.int32, device=device)
@@ -98,7 +101,7 @@ class GraphPasses:
         self._cache.deferred = True
         (self._slots,) = target.cache.parts
         self._plans: dict[int, Plan] = {}
-        self._passes: dict[tuple[int, int, int], Callable[[], Outputs]] = {}
+        self._passes: dict[tuple[int, int, int], Pass] = {}
         self._grown = 0  # of the buffer that the passes were made for
         self._pool = None  # memory of the graphs
         self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
@@ -119,9 +122,8 @@ class GraphPasses:
         run = self._pass(rows, end, top_k)
         self._plans[rows].send(plan, cached, self._target.shift, self._cache.pending)
         self._cache.pending = None
-        best, logits = run()
-        found = unpacked(best[:n].cpu().numpy(), top_k)
-        show(self._target.model, logits[:n])
+        found = unpacked(run()[:n].cpu().numpy(), top_k)
+        show(self._target.model, self._plans[rows].logits[:n])
         return checked(*found)
 
     @torch.inference_mode()
@@ -145,24 +147,24 @@ class GraphPasses:
             self._grown = self._slots.grown
             self._pool = None
 
-    def _pass(self, rows: int, end: int, top_k: int) -> Callable[[], Outputs]:
+    def _pass(self, rows: int, end: int, top_k: int) -> Pass:
         """The pass of a bucket, made where there is none."""
         key = rows, end, min(max(top_k, WIDTH), self._target.vocab_size)
         if key not in self._passes:
             if rows not in self._plans:
-                self._plans[rows] = Plan(rows, self._device)
+                self._plans[rows] = Plan(rows, self._target.model.get_output_embeddings().weight)
             forward = partial(self._forward, *key)
             self._passes[key] = self._captured(forward, rows) if self._capture else forward
         return self._passes[key]
 
-    def _captured(self, forward: Callable[[], Outputs], rows: int) -> Callable[[], Outputs]:
+    def _captured(self, forward: Pass, rows: int) -> Pass:
         """`forward` as a graph, captured on a plan that harms nothing."""
         self._cache.settle()  # the trial pass writes where rows may wait
         self._plans[rows].send(np.empty((0, 2), np.int32), self._cache.length, 0, None)
         return self._recorded(forward)
 
-    def _recorded(self, forward: Callable[[], Outputs]) -> Callable[[], Outputs]:
-        """What runs `forward` again; its outputs lie in memory that all graphs share: they last until the next pass."""
+    def _recorded(self, forward: Pass) -> Pass:
+        """What runs `forward` again; its result lies in memory that graphs share, so it lasts until the next pass."""
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         with torch.cuda.device(self._device):
             self._stream.wait_stream(torch.cuda.current_stream())
@@ -171,15 +173,15 @@ class GraphPasses:
             torch.cuda.current_stream().wait_stream(self._stream)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
-                outputs = forward()
+                found = forward()
 
-        def replay() -> Outputs:
+        def replay() -> torch.Tensor:
             graph.replay()
-            return outputs
+            return found
 
         return replay
 
-    def _forward(self, rows: int, end: int, width: int) -> Outputs:
+    def _forward(self, rows: int, end: int, width: int) -> torch.Tensor:
         """Operations on the device alone, of shapes that the bucket decides."""
         target, plan = self._target, self._plans[rows]
         cached, shift, start = plan.head.long().split(1)
@@ -195,7 +197,8 @@ class GraphPasses:
                 position_ids=target.planes(plan.table[:, 1].long() + cached + shift),
                 attention_mask=mask[None, None],
             )
-        return best_on_device(logits, width), logits
+        plan.logits.copy_(logits)
+        return best_on_device(logits, width)
 
 
 def check_whole(target) -> None:
