@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import recap
@@ -26,7 +27,7 @@ from recap.targets.rows import best_on_device, unpacked
 from recap.types import EMPTY_DRAFT, Draft, Limits
 from recap.verify import pack
 from runners.recorder import Logits
-from tests.models import FAMILIES, SETTINGS, VOCAB, fresh_model, inputs_of, model_of, plain_greedy
+from tests.models import BUILDERS, FAMILIES, SETTINGS, VOCAB, fresh_model, inputs_of, model_of, plain_greedy
 
 NOTHING = np.empty(0, np.int64)
 ITEM = torch.ops.aten._local_scalar_dense.default
@@ -382,6 +383,29 @@ def test_a_pass_is_tried_on_the_side_before_it_is_captured_and_only_replayed_the
         "begin device", "side waits", "begin stream", "pass", "end stream", "current_stream waits",
         "begin graph", "pass", "end graph", "end device", "replay", "replay",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_operation_of_a_pass_keeps_to_the_models_device(family):
+    device = "lazy:0"  # a kind that torch knows of without having any; fake tensors compute nothing and refuse to mix
+    plan = Plan(8, torch.zeros(VOCAB, 2))
+    with torch.device("meta"):
+        model = BUILDERS[family]().eval().requires_grad_(False)
+    with FakeTensorMode():
+        for module in model.modules():
+            for tensors in (module._parameters, module._buffers):
+                tensors |= {name: empty_on(device, old) for name, old in tensors.items() if old is not None}
+        for name in ("head", "sources", "table", "logits"):
+            setattr(plan, name, empty_on(device, getattr(plan, name)))
+        graphs = target_with(model, unrecorded).engine
+        graphs._slots.reserve(torch.empty(1, 2, 1, 8, device=device), 256 + MOVES)
+        graphs._plans[8] = plan
+        found = graphs._forward(8, 256, 8)
+    assert (str(found.device), tuple(found.shape), found.dtype) == (device, (8, 16), torch.int32)
+
+
+def empty_on(device: str, like: torch.Tensor) -> torch.Tensor:
+    return torch.empty(like.shape, dtype=like.dtype, device=device)
 
 
 # Refusals
