@@ -31,6 +31,7 @@ class TreeTarget:
     classes: ClassVar[tuple[str, ...]]  # names of the transformers classes it serves
     vision: ClassVar[str | None] = None  # the module whose end marks the end of vision encoding
     dropped: ClassVar[set[str]] = DROPPED
+    shift = 0  # what the positions of this request's rows have on their slots
 
     def __init__(self, model: torch.nn.Module, engine: str = "eager") -> None:
         self.model = model
@@ -44,7 +45,6 @@ class TreeTarget:
         # transformers renamed the argument; the model says which name it takes
         parameters = inspect.signature(model.forward).parameters
         self.cache_name = "cache" if "cache" in parameters else "past_key_values"
-        self.offset = 0  # of a generated token's position from its slot
         self.engine = engine_of(self, engine)
 
     # what a family decides
@@ -58,8 +58,12 @@ class TreeTarget:
         return torch.arange(len(request.prompt), device=self.model.device)[None]
 
     def positions(self, slots: torch.Tensor) -> torch.Tensor:
-        """Position ids of rows that stand at `slots` [n] (cached length + depth), `offset` added."""
-        return (slots + self.offset)[None]
+        """Position ids of rows that stand at `slots` [n] (cached length + depth)."""
+        return self.planes(slots + self.shift)
+
+    def planes(self, positions: torch.Tensor) -> torch.Tensor:
+        """Positions [n] as forward takes them."""
+        return positions[None]
 
     # what the decode loop asks
 
@@ -93,7 +97,7 @@ class TreeTarget:
 
     @torch.inference_mode()
     def prefill(self, request: Request, positions: Ints, top_k: int, clock) -> Rows:
-        self.reset()
+        self.cache.erase()
         wanted = np.append(positions, len(request.prompt) - 1)
         hook = self._mark_vision(clock)
         try:
@@ -130,6 +134,9 @@ class TreeTarget:
             attention_mask=self._mask(on_device[:, 2:], length) if len(plan) > 1 else None,
         )
         return top_rows(logits, top_k)
+
+    def prepare(self, rows: int) -> None:
+        """Nothing needs to be made ready for the model's own forward."""
 
     def forward(self, **inputs) -> torch.Tensor:
         """Logits [n, vocab] of the model's own forward, whose keys and values go behind the cached ones."""

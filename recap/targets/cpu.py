@@ -27,6 +27,7 @@ class CpuPasses:
         if model.dtype != torch.float32:
             raise ValueError(f"engine=compiled computes in float32 on a CPU, not in {model.dtype}; use engine=eager")
         self._target = target
+        (self._slots,) = target.cache.parts
         try:
             self._weights = _weights(model, decoder)
         except AttributeError as error:
@@ -48,9 +49,9 @@ class CpuPasses:
         if rows > len(self._scratch.x):
             self._scratch = new_scratch(2 * rows, self._weights)
         length = target.cache.length
-        kv = target.cache.room(length + rows + ROWS - 1).numpy()
+        kv = self._slots.room(length + rows + ROWS - 1).numpy()
         path, depth = reach(plan, rows)
-        at = length + target.offset + depth
+        at = length + target.shift + depth
         self._extend_rotations(int(at.max()) + 1)
         numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
         kernels.run(
@@ -59,6 +60,9 @@ class CpuPasses:
         logits = self._scratch.logits[: len(plan), : target.vocab_size]
         show(target.model, logits)
         return top_rows(torch.from_numpy(logits), top_k)
+
+    def prepare(self, rows: int) -> None:
+        """Nothing is left to make ready: the check has compiled what there is."""
 
     @torch.inference_mode()
     def _check(self) -> None:
@@ -83,8 +87,7 @@ class CpuPasses:
     def _extend_rotations(self, positions: int) -> None:
         """The model's own rotations, of so many positions at least."""
         if positions > len(self._cos):
-            slots = torch.arange(2 * positions) - self._target.offset
-            parts = self._rotary(torch.zeros(1), self._target.positions(slots))
+            parts = self._rotary(torch.zeros(1), self._target.planes(torch.arange(2 * positions)))
             self._cos, self._sin = (part.reshape(-1, *part.shape[-2:])[0].numpy() for part in parts)
 
 

@@ -23,12 +23,16 @@ class Engine(Protocol):
         """One pass over a plan of `recap.verify.pack`."""
         ...
 
+    def prepare(self, rows: int) -> None:
+        """Between requests: make ready all that passes of up to `rows` rows need, so that none of them waits for it."""
+        ...
+
 
 def show(model: torch.nn.Module, logits: torch.Tensor | NDArray) -> None:
     """Give the logits [n, vocab] of a pass to the hooks of the output layer, which the pass went round."""
     head = model.get_output_embeddings()
     for hook in head._forward_hooks.values():
-        hook(head, (), torch.as_tensor(logits)[None])
+        hook(head, (), torch.as_tensor(logits)[None].clone())  # the next pass may use its memory again
 
 
 def engine_of(target, name: str) -> Engine:

@@ -18,16 +18,16 @@ class Qwen25Vl(TreeTarget):
         return (config.image_token_id, config.video_token_id)
 
     def prompt_positions(self, request: Request) -> torch.Tensor:
-        """[3, 1, n]; the offset is kept here, never on the model, so that requests may interleave."""
+        """[3, 1, n]; the delta is kept here, as `shift`, never on the model, so that requests may interleave."""
         ids = torch.from_numpy(request.prompt).to(self.model.device)[None]
         grids = {name: request.inputs.get(name) for name in ("image_grid_thw", "video_grid_thw")}
-        self.offset = 0
+        self.shift = 0
         if all(grid is None for grid in grids.values()):
             given = request.inputs.get("position_ids")
             if given is None:
                 return torch.arange(ids.shape[1], device=ids.device).expand(3, 1, -1)
             positions = given[-3:]  # a first plane of four counts the text
-            self.offset = int(positions.max()) + 1 - ids.shape[1]
+            self.shift = int(positions.max()) + 1 - ids.shape[1]
             return positions
         image, video = self.placeholders
         kinds = (ids == image).int() + 2 * (ids == video).int()
@@ -35,8 +35,8 @@ class Qwen25Vl(TreeTarget):
         positions, delta = self.model.model.get_rope_index(
             ids, mm_token_type_ids=kinds, second_per_grid_ts=seconds, **grids
         )
-        self.offset = int(delta)
+        self.shift = int(delta)
         return positions
 
-    def positions(self, slots: torch.Tensor) -> torch.Tensor:
-        return super().positions(slots).expand(3, 1, -1)
+    def planes(self, positions: torch.Tensor) -> torch.Tensor:
+        return positions.expand(3, 1, -1)
