@@ -39,14 +39,15 @@ class Template(NamedTuple):
     depth: NDArray[np.int32]
 
 
-def template() -> Template:
-    """The 80-node template."""
+def template(budget: int = 80) -> Template:
+    """The 80-node template, or the `budget` nodes of it with the best ranks: least sum, each rank counted from one."""
     paths = []
     for entry in CHILDREN.split():
         path, count = entry.split(":")
         stem = "" if path == "root" else path
         paths += [stem + str(rank) for rank in range(int(count))]
-    paths.sort()  # lexicographic is depth-first
+    paths.sort(key=lambda path: (sum(map(int, path)) + len(path), len(path), path))  # a parent before its children
+    paths = sorted(paths[:budget])  # lexicographic is depth-first
     index = {path: i for i, path in enumerate(paths)}
     return Template(
         np.array([index.get(path[:-1], -1) for path in paths], np.int32),
@@ -97,17 +98,21 @@ class TokenRecycling(Drafter):
 
     prefill     'none' as published, or 'unigram': prompt rows seed the matrix too, the last occurrence of a token wins
     duplicates  which node's row a token gets that stands at several nodes of one pass, in layer order
+    budget      nodes of the tree; fewer than the published 80 suit a machine on which rows are dear
     """
 
     top_k = 8
 
     def __init__(
-        self, prefill: Literal["none", "unigram"] = "none", duplicates: Literal["last", "first"] = "last"
+        self,
+        prefill: Literal["none", "unigram"] = "none",
+        duplicates: Literal["last", "first"] = "last",
+        budget: int = 80,
     ) -> None:
         check_options(TokenRecycling.__init__, locals())
         self.prefill = prefill
         self.duplicates = duplicates
-        self._template = template()
+        self._template = template(budget)
         self._matrix = Matrix(self.top_k)
         self._stops = np.zeros(0, bool)
         self._root = 0

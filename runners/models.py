@@ -18,6 +18,7 @@ from runners.processor import check_processor, load_processor
 from runners.ranks import check_ranks, ranks
 from runners.together import join
 
+LARGEST_PASS = 81  # rows that are made ready for: Token Recycling's tree and its root
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
@@ -79,6 +80,7 @@ class Model:
         self.model = model.eval()
         started = time.perf_counter()
         self.target = target_for(self.model, engine)
+        self.target.engine.prepare(LARGEST_PASS)
         self.compile_seconds = time.perf_counter() - started
         check_processor(checkpoint, self.processor, self.target.placeholders)
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)

@@ -51,6 +51,11 @@ def test_every_draft_equals_the_references_and_the_output_equals_plain_decoding(
         assert output.tokens.tolist() == plain.tokens.tolist()
 
 
+def rank_path(tree, node: int) -> str:
+    above = int(tree.parent[node])
+    return ("" if above < 0 else rank_path(tree, above)) + str(tree.rank[node])
+
+
 def test_the_template_has_80_nodes_8_21_25_15_8_3_by_depth():
     found = depths(template().parent.tolist())
     assert [found.count(depth) for depth in range(1, 7)] == [8, 21, 25, 15, 8, 3]
@@ -62,6 +67,15 @@ def test_the_template_has_the_published_children_under_every_rank_path():
     for parent, rank in zip(tree.parent.tolist(), tree.rank.tolist(), strict=True):
         paths.append((paths[parent] if parent >= 0 else "") + str(rank))
     assert paths == sorted(f"{path}{rank}" for path, children in TEMPLATE.items() for rank in range(children))
+
+
+def test_a_smaller_budget_keeps_the_nodes_of_the_best_ranks_under_their_parents():
+    whole, small = template(), template(10)
+    paths = [rank_path(small, node) for node in range(10)]
+    assert paths == sorted(paths), "packed depth-first"
+    assert set(paths) <= {rank_path(whole, node) for node in range(80)}
+    assert all(path[:-1] in {"", *paths} for path in paths)
+    assert set(paths) == {"0", "1", "00", "2", "01", "10", "000", "3", "02", "11"}
 
 
 def test_an_empty_matrix_gives_the_root_alone():
