@@ -13,8 +13,9 @@ test: .venv/.ready  ## the test suite
 soak: .venv/.ready  ## the long counts behind the short tests
 	RECAP_SOAK=1 $(PYTEST)
 
-bench: .venv/.ready  ## what drafting, observing and tracing cost
+bench: .venv/.ready  ## what a step costs beside its pass, how fast it all decodes, what tracing costs
 	$(PY) scripts/bench.py
+	$(PY) scripts/bench_decoding.py
 	$(PY) scripts/trace_cost.py
 
 figures: .venv/.ready  ## the paper's tables and figures, the laptop edition
