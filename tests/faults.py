@@ -71,8 +71,8 @@ class Penalty(Fault):
         super().__init__(model, since)
         self.penalty, self.in_place = penalty, in_place
 
-    def forward(self, **inputs):
-        logits = super().forward(**inputs)
+    def forward(self, input_ids, **inputs):
+        logits = super().forward(input_ids, **inputs)
         logits = logits if self.in_place else logits.clone()
         if self.strikes:
             for row in self.processed(len(logits)):
@@ -104,8 +104,8 @@ class FirstPositionPenalty(Penalty):
 class LastOfEquals(Fault):
     """Of equal best logits the highest id is chosen."""
 
-    def forward(self, **inputs):
-        logits = super().forward(**inputs).clone()
+    def forward(self, input_ids, **inputs):
+        logits = super().forward(input_ids, **inputs).clone()
         if self.strikes:
             best = logits == logits.max(dim=1, keepdim=True).values
             last = logits.shape[1] - 1 - best.flip(1).int().argmax(dim=1)
@@ -116,8 +116,8 @@ class LastOfEquals(Fault):
 class Noise(Fault):
     """Logits that another run does not see again, by far more than rounding."""
 
-    def forward(self, **inputs):
-        logits = super().forward(**inputs)
+    def forward(self, input_ids, **inputs):
+        logits = super().forward(input_ids, **inputs)
         return logits + torch.randn_like(logits) if self.strikes else logits
 
 
@@ -132,8 +132,8 @@ class NotFinite(Fault):
         self.sick = len(request.prompt) == self.prompt_tokens
         return super().prefill(request, positions, top_k, clock)
 
-    def forward(self, **inputs):
-        logits = super().forward(**inputs)
+    def forward(self, input_ids, **inputs):
+        logits = super().forward(input_ids, **inputs)
         return logits * torch.nan if self.strikes and self.sick else logits
 
 

@@ -185,20 +185,26 @@ def position_delta(family: str, images: int) -> int:
 
 
 class Watch:
-    """Sees every pass of a model: its ids [rows], position ids, attention mask and logits [rows, vocab]."""
+    """Sees every pass of a language model: its ids [rows], position ids, attention mask and logits [rows, vocab]."""
 
     def __init__(self, model) -> None:
         self.ids, self.positions, self.masks, self.logits = [], [], [], []
-        self._hook = model.register_forward_hook(self._see, with_kwargs=True)
+        self._hooks = [
+            model.get_input_embeddings().register_forward_pre_hook(lambda module, args: self._see_ids(*args)),
+            model.get_decoder().register_forward_pre_hook(self._see_inputs, with_kwargs=True),
+            model.get_output_embeddings().register_forward_hook(lambda module, args, out: self.logits.append(out[0])),
+        ]
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_) -> None:
-        self._hook.remove()
+        for hook in self._hooks:
+            hook.remove()
 
-    def _see(self, _module, _args, kwargs, output) -> None:
-        self.ids.append(kwargs["input_ids"][0].tolist())
+    def _see_ids(self, ids: torch.Tensor) -> None:
+        self.ids.append(ids[0].tolist())
+
+    def _see_inputs(self, _module, _args, kwargs) -> None:
         self.positions.append(kwargs["position_ids"])
         self.masks.append(kwargs["attention_mask"])
-        self.logits.append(output.logits[0])

@@ -415,6 +415,6 @@ def empty_on(device: str, like: torch.Tensor) -> torch.Tensor:
 def test_a_model_on_several_devices_is_refused_with_advice(how):
     target = recap.target_for(model_of("llama"))
     target.model = SimpleNamespace(**how)
-    target._spread = "hf_device_map" in how
+    target.parted = True
     with pytest.raises(ValueError, match=r"engine=compiled: .*several devices.*engine=eager"):
         GraphPasses(target)

@@ -41,6 +41,9 @@ class TreeTarget:
         self.vocab_size = model.get_output_embeddings().weight.shape[0]
         self.placeholders = self.find_placeholders()
         self._spread = len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1
+        self.parted = self._spread or (getattr(model, "_tp_size", None) or 1) > 1
+        self._decoder, self._embedding = model.get_decoder(), model.get_input_embeddings()
+        self._head = model.get_output_embeddings()
         self.cache = SlotCache(self.text.num_hidden_layers, together=not self._spread)
         # transformers renamed the argument; the model says which name it takes
         parameters = inspect.signature(model.forward).parameters
@@ -138,9 +141,17 @@ class TreeTarget:
     def prepare(self, rows: int) -> None:
         """Nothing needs to be made ready for the model's own forward."""
 
-    def forward(self, **inputs) -> torch.Tensor:
-        """Logits [n, vocab] of the model's own forward, whose keys and values go behind the cached ones."""
-        return self.model(**inputs, **{self.cache_name: self.cache}, use_cache=True).logits[0]
+    def forward(self, input_ids: torch.Tensor, **inputs) -> torch.Tensor:
+        """Logits [n, vocab] of the model's own forward, whose keys and values go behind the cached ones.
+
+        Positions and mask alone go straight to its language model, since the way there looks for images; a model in
+        parts is entered at its door, where its parts are joined.
+        """
+        own = {self.cache_name: self.cache, "use_cache": True}
+        if self.parted or inputs.keys() > {"position_ids", "attention_mask"}:
+            return self.model(input_ids=input_ids, **inputs, **own).logits[0]
+        states = self._decoder(inputs_embeds=self._embedding(input_ids), **inputs, **own).last_hidden_state
+        return self._head(states)[0]
 
     # inside
 

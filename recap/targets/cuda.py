@@ -203,7 +203,7 @@ class GraphPasses:
 
 def check_whole(target) -> None:
     """Refuse a model that lies on several devices or in several processes. Raises ValueError."""
-    if target._spread or (getattr(target.model, "_tp_size", None) or 1) > 1:
+    if target.parted:
         raise ValueError(
             "engine=compiled: the model is spread over several devices, whose passes cannot be captured; "
             "use engine=eager"
