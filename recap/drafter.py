@@ -7,19 +7,24 @@ from typing import Literal, Protocol
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from recap.chances import learn, new_learned, pay
 from recap.fusion import FUSIONS, PRIORS, Fusion
+from recap.growth import grow_paying, new_cost
 from recap.memory import M1, M2, M3, MAX_VOCAB, Memory, context_at, prompt_contexts, tree_contexts, write_rows
 from recap.options import check_options
-from recap.suffix import Automaton, extend, insert_continuation, longest_match, new_automaton
+from recap.suffix import Automaton, continuation, extend, insert_continuation, longest_match, new_automaton
 from recap.tree import grow, new_shape
 from recap.types import Draft, Ints, Limits, Request, Rows, Step
 
 NOTHING = np.empty(0, np.int64)
+AUTO_NODES = 63  # the most that a tree of budget=auto grows to
+NGRAM_ROWS = 1 << 16  # of M2 and of M3, where they outlive requests
 
 
 class Drafter(Protocol):
-    """Five verbs and a question. One instance serves a stream of requests, one request at a time."""
+    """Five verbs and a few questions. One instance serves a stream of requests, one request at a time."""
 
     top_k: int  # width of the rows it learns from; 1 for a method that learns from none
 
@@ -47,11 +52,19 @@ class Drafter(Protocol):
         """What is held: {'rows': {map: count}, 'bytes': int}."""
         return {"rows": {}, "bytes": 0}
 
+    def unpriced(self) -> int:
+        """Nodes of the largest pass whose cost it still has to be told; 0 for a method to which cost is nothing."""
+        return 0
+
+    def calibrate(self, seconds: NDArray[np.float64]) -> None:
+        """What a pass of n nodes beside the root takes, n = 0, 1, ... [unpriced() + 1]; the same for all streams."""
+
 
 class Recap:
     """RECAP: the target's own past rows propose a tree (paper: arXiv 2611.05894).
 
-    M1 lives for the stream (`m1='stream'`) or one request; M2, M3 and the suffix automaton live for one request.
+    M1 lives for the stream (`m1=`) or one request, M2 and M3 for one request (`ngrams=`) or the stream, the suffix
+    automaton for one request, the counts of `scores=learned` for the stream.
 
     top_k, budget, depth, width  row width K; tree nodes without the root; levels; children a node
     suffix       most tokens of a verbatim continuation, on top of the budget (0 = none)
@@ -65,12 +78,19 @@ class Recap:
     expansion    'best_first' by path score, or 'fixed': breadth-first by rank
     depth_factor 'authors' multiplies a path score by the published factor at every level; 'none' does not
     edge_guard   a directed edge may occur once on a root-to-leaf path
+    scores       'path': as the three keys above say; 'learned': a node's chance, as the stream teaches it
+                 (`recap.chances`), best first, in place of depth_factor. A continuation's tokens then compete with all
+                 others within the budget, and may stand deeper than `depth`
+    budget       with scores='learned' also 'auto': the tree grows, up to 63 nodes, while that pays (`recap.growth`)
+    explore      what a node's row is worth to memory, in tokens, where a tree is weighed against its cost
+    ngrams       lifetime of M2 and M3. 'stream': rows of earlier requests are used until the request writes its own;
+                 a map of more than 65,536 rows keeps its newest 32,768 when a request begins
     """
 
     def __init__(
         self,
         top_k: int = 8,
-        budget: int = 63,
+        budget: int | Literal["auto"] = 63,
         depth: int = 10,
         width: int = 8,
         suffix: int = 4,
@@ -84,10 +104,17 @@ class Recap:
         expansion: Literal["best_first", "fixed"] = "best_first",
         depth_factor: Literal["authors", "none"] = "authors",
         edge_guard: bool = True,
+        scores: Literal["path", "learned"] = "path",
+        explore: float = 0.0,
+        ngrams: Literal["request", "stream"] = "request",
     ) -> None:
         check_options(Recap.__init__, locals())
         if top_k < 1:
             raise ValueError(f"method.top_k={top_k}: at least 1 is needed")
+        learned = scores == "learned"
+        if learned and expansion == "fixed":
+            raise ValueError("method.scores=learned: goes with expansion=best_first, not with fixed")
+        nodes = _nodes(budget, learned)
         self.top_k = top_k
         self.suffix = suffix
         self.prefill = prefill
@@ -95,8 +122,13 @@ class Recap:
         self.learn = learn
         self._fusion = Fusion(FUSIONS[fusion], np.array(PRIORS[priors]), prior_index == "rank", confidence)
         self._shape = new_shape(
-            budget, depth, width, expansion == "best_first", edge_guard, authors=depth_factor == "authors"
+            nodes, depth, width, expansion == "best_first", edge_guard, depth_factor == "authors", learned
         )
+        self.ngrams = ngrams
+        self.explore = explore
+        self._auto = budget == "auto"
+        self._cost = new_cost(np.ones(nodes + 1))  # until it is told, all passes cost the same
+        self._learned = new_learned(self._cost.seconds[0]) if learned else None
         self._memory = Memory(top_k)
         self._blocked = np.zeros(0, bool)
         self._text = NOTHING  # the history, -1 for placeholders
@@ -115,7 +147,11 @@ class Recap:
     def begin(self, request: Request, limits: Limits, rows: Rows) -> None:
         if request.vocab_size > MAX_VOCAB:
             raise ValueError(f"vocabulary of {request.vocab_size} ids: keys hold ids below {MAX_VOCAB}")
-        self._memory.clear(M2, M3)
+        if self.ngrams == "request":
+            self._memory.clear(M2, M3)
+        else:
+            self._memory.cap(M2, NGRAM_ROWS)
+            self._memory.cap(M3, NGRAM_ROWS)
         if self.m1 == "request":
             self._memory.clear(M1)
         self._blocked = np.zeros(request.vocab_size, bool)
@@ -134,10 +170,20 @@ class Recap:
 
     def propose(self, room: int) -> Draft:
         maps, text, size = self._memory.maps, self._text, self._size
-        return Draft(*_propose(maps, self._fusion, self._shape, text, size, self._automaton, self.suffix))
+        if self._learned is None:
+            return Draft(*_propose(maps, self._fusion, self._shape, text, size, self._automaton, self.suffix))
+        return Draft(*_propose_paying(
+            maps, self._fusion, self._shape, text, size, self._automaton, self.suffix,
+            self._learned, self._cost, self.explore, room,
+        ))  # fmt: skip
 
     def observe(self, rows: Rows, step: Step) -> None:
         stamp, draft = self._memory.open_pass(len(rows)), step.draft
+        if self._learned is not None:
+            _learn(
+                self._learned, self._memory.maps, self._fusion, self._shape, self._text, self._size, self._automaton,
+                self.suffix, step.committed, self._cost.seconds[len(draft)],
+            )  # fmt: skip
         self._size = _observe(
             self._memory.maps, self._automaton, self._text, self._size, self._blocked, draft.tokens, draft.parents,
             rows.ids, rows.probs, step.path, step.committed, self.learn == "evaluated", stamp, self.suffix > 0,
@@ -148,12 +194,30 @@ class Recap:
 
     def reset(self) -> None:
         self._memory.clear(M1, M2, M3)
+        if self._learned is not None:
+            self._learned = new_learned(self._cost.seconds[0])
+
+    def unpriced(self) -> int:
+        return self._shape.budget if self._auto else 0
+
+    def calibrate(self, seconds: NDArray[np.float64]) -> None:
+        self._cost, self._auto = new_cost(seconds), False
+        self._learned = new_learned(seconds[0])
 
     def memory(self) -> dict:
         return self._memory.size()
 
     def _learn_text(self, tokens: Ints) -> None:
         self._size = _append(self._text, self._size, tokens, self._blocked, self._automaton, self.suffix > 0)
+
+
+def _nodes(budget: int | str, learned: bool) -> int:
+    """The most nodes of a tree. Raises ValueError."""
+    if budget == "auto" and learned:
+        return AUTO_NODES
+    if type(budget) is not int or budget < 0:
+        raise ValueError(f"method.budget={budget}: a number of nodes is needed, or auto with method.scores=learned")
+    return budget
 
 
 # One compiled call each: every array that enters compiled code costs, most of all with a cold cache behind a pass.
@@ -168,6 +232,22 @@ def _propose(maps, fusion, shape, text, size, automaton, most):
     if length == 0:
         return draft
     return insert_continuation(text, size, end, most, shape, *draft)
+
+
+@njit(cache=True)
+def _propose_paying(maps, fusion, shape, text, size, automaton, most, learned, cost, explore, room):
+    """The same under `scores='learned'`, by `grow_paying`."""
+    match, start, end = continuation(automaton, text, size, most)
+    context = context_at(text, size)
+    return grow_paying(maps, fusion, shape, learned, cost, explore, context, text, start, end, match, room)
+
+
+@njit(cache=True)
+def _learn(learned, maps, fusion, shape, text, size, automaton, most, committed, seconds):
+    """Count what a pass committed, before its rows are written."""
+    match, start, end = continuation(automaton, text, size, most)
+    learn(learned, maps, fusion, shape, context_at(text, size), committed, text, start, end, match)
+    pay(learned, committed.size, seconds)
 
 
 @njit(cache=True)
