@@ -114,7 +114,9 @@ class Recap:
         learned = scores == "learned"
         if learned and expansion == "fixed":
             raise ValueError("method.scores=learned: goes with expansion=best_first, not with fixed")
-        nodes = _nodes(budget, learned)
+        if budget == "auto" and not learned:
+            raise ValueError("method.budget=auto: goes with scores=learned, whose scores are chances")
+        nodes = AUTO_NODES if budget == "auto" else budget
         self.top_k = top_k
         self.suffix = suffix
         self.prefill = prefill
@@ -209,15 +211,6 @@ class Recap:
 
     def _learn_text(self, tokens: Ints) -> None:
         self._size = _append(self._text, self._size, tokens, self._blocked, self._automaton, self.suffix > 0)
-
-
-def _nodes(budget: int | str, learned: bool) -> int:
-    """The most nodes of a tree. Raises ValueError."""
-    if budget == "auto" and learned:
-        return AUTO_NODES
-    if type(budget) is not int or budget < 0:
-        raise ValueError(f"method.budget={budget}: a number of nodes is needed, or auto with method.scores=learned")
-    return budget
 
 
 # One compiled call each: every array that enters compiled code costs, most of all with a cold cache behind a pass.
