@@ -80,7 +80,7 @@ class Recap:
     edge_guard   a directed edge may occur once on a root-to-leaf path
     scores       'path': as the three keys above say; 'learned': a node's chance, as the stream teaches it
                  (`recap.chances`), best first, in place of depth_factor. A continuation's tokens then compete with all
-                 others within the budget, and may stand deeper than `depth`
+                 others within the budget, may stand deeper than `depth` and pass the edge guard
     budget       with scores='learned' also 'auto': the tree grows, up to 63 nodes, while that pays (`recap.growth`)
     explore      what a node's row is worth to memory, in tokens, where a tree is weighed against its cost
     ngrams       lifetime of M2 and M3. 'stream': rows of earlier requests are used until the request writes its own;

@@ -7,7 +7,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from recap.fusion import CANDIDATE, fuse
+from recap.types import SOURCES
 
+SUFFIX = SOURCES["suffix"]
 AUTHORS = (0.68, 0.63, 0.50, 0.43, 0.40, 0.38)  # factor a level; the last holds for all deeper ones
 
 
@@ -115,7 +117,7 @@ def wait(shape, nodes, order, taken, known, node, child, rank, factor):
     full = known == shape.budget
     if full and not _before(score, path, nodes[order[known - 1]]):
         return known
-    if shape.edge_guard and edge_used(nodes, node, child.id):
+    if shape.edge_guard and not child.sources & SUFFIX and edge_used(nodes, node, child.id):
         return known  # dropped, not replaced
     place = order[known - 1] if full else known + 1  # the last that waits gives up its place
     at = known - 1 if full else known

@@ -125,7 +125,7 @@ class PayingReference(RecapReference):
         return [
             Branch((*branch.tokens, token), (*branch.ranks, rank), orders, branch.score * chance)
             for rank, (token, chance, orders) in enumerate(self._chances(found, copied, self.match + depth))
-            if not (self.edge_guard and repeats_edge(path, token))
+            if not (self.edge_guard and token != copied and repeats_edge(path, token))
         ]
 
     def _chances(self, found: list[Candidate], copied: int | None, match: int) -> list[tuple]:
