@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from recap.cost import measure
 from recap.decode import generate as decode
 from recap.drafter import Drafter, Recap
 from recap.targets import target_for
@@ -27,7 +28,8 @@ def generate(
     The ids equal `model.generate(**inputs, do_sample=False, repetition_penalty=1.0)`.
 
     inputs    what the model's processor or tokenizer returned, batch of one
-    drafter   keeps its memory from call to call; by default a new `Recap()`, which knows nothing yet
+    drafter   keeps its memory from call to call; by default a new `Recap()`, which knows nothing yet. One that weighs
+              its drafts by their cost has it measured on `model` at its first call
     stop_ids  by default the model's own, from its generation config
     engine    'eager', or 'compiled', which is built anew by every call: to keep it, build `recap.target_for(model,
               "compiled")` once and call `recap.decode.generate`
@@ -37,7 +39,10 @@ def generate(
         stop_ids = own_stop_ids(model)
     limits = Limits(max_new_tokens, tuple(stop_ids))
     target = target_for(model, engine)
-    output = decode(target, drafter or Recap(), target.request(inputs, limits), limits)
+    drafter = drafter or Recap()
+    if most := drafter.unpriced():
+        drafter.calibrate(measure(target, most, drafter.top_k))
+    output = decode(target, drafter, target.request(inputs, limits), limits)
     ids = inputs["input_ids"]
     return torch.cat([ids, torch.from_numpy(output.tokens).to(ids.device)[None]], dim=1)
 

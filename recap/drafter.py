@@ -7,19 +7,24 @@ from typing import Literal, Protocol
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from recap.chances import Learned, learn, new_learned, pay
 from recap.fusion import new_fusion
+from recap.growth import Cost, grow_paying, new_cost
 from recap.memory import M1, M2, M3, MAX_VOCAB, Maps, Memory, context_at, prompt_contexts, tree_contexts, write_rows
 from recap.options import check_options
-from recap.suffix import Automaton, extend, insert_continuation, longest_match, new_automaton
+from recap.suffix import Automaton, continuation, extend, insert_continuation, longest_match, new_automaton
 from recap.tree import grow, new_shape
 from recap.types import Draft, Ints, Limits, Request, Rows, Step
 
 NOTHING = np.empty(0, np.int64)
+AUTO_NODES = 63  # the most that a tree of budget=auto grows to
+NGRAM_ROWS = 1 << 16  # of M2 and of M3, where they outlive requests
 
 
 class Drafter(Protocol):
-    """Five verbs and a question. One instance serves a stream of requests, one request at a time."""
+    """Five verbs and a few questions. One instance serves a stream of requests, one request at a time."""
 
     top_k: int  # width of the rows it learns from; 1 for a method that learns from none
 
@@ -47,11 +52,19 @@ class Drafter(Protocol):
         """What is held: {'rows': {map: count}, 'bytes': int}."""
         return {"rows": {}, "bytes": 0}
 
+    def unpriced(self) -> int:
+        """Nodes of the largest pass whose cost it still has to be told; 0 for a method to which cost is nothing."""
+        return 0
+
+    def calibrate(self, seconds: NDArray[np.float64]) -> None:
+        """What a pass of n nodes beside the root takes, n = 0, 1, ... [unpriced() + 1]; the same for all streams."""
+
 
 class Recap:
     """RECAP: the target's own past rows propose a tree (paper: arXiv 2611.05894).
 
-    M1 lives for the stream (`m1='stream'`) or one request; M2, M3 and the suffix automaton live for one request.
+    M1 lives for the stream (`m1=`) or one request, M2 and M3 for one request (`ngrams=`) or the stream, the suffix
+    automaton for one request, the counts of `scores=learned` for the stream.
 
     top_k, budget, depth, width  row width K; tree nodes without the root; levels; children a node
     suffix       most tokens of a verbatim continuation, on top of the budget (0 = none)
@@ -65,12 +78,19 @@ class Recap:
     expansion    'best_first' by path score, or 'fixed': breadth-first by rank
     depth_factor 'authors' multiplies a path score by the published factor at every level; 'none' does not
     edge_guard   a directed edge may occur once on a root-to-leaf path
+    scores       'path': as the three keys above say; 'learned': a node's chance, as the stream teaches it
+                 (`recap.chances`), best first, in place of depth_factor. A continuation's tokens then compete with all
+                 others within the budget, may stand deeper than `depth` and pass the edge guard
+    budget       with scores='learned' also 'auto': the tree grows, up to 63 nodes, while that pays (`recap.growth`)
+    explore      what a node's row is worth to memory, in tokens, where a tree is weighed against its cost
+    ngrams       lifetime of M2 and M3. 'stream': rows of earlier requests are used until the request writes its own;
+                 a map of more than 65,536 rows keeps its newest 32,768 when a request begins
     """
 
     def __init__(
         self,
         top_k: int = 8,
-        budget: int = 63,
+        budget: int | Literal["auto"] = 63,
         depth: int = 10,
         width: int = 8,
         suffix: int = 4,
@@ -84,20 +104,34 @@ class Recap:
         expansion: Literal["best_first", "fixed"] = "best_first",
         depth_factor: Literal["authors", "none"] = "authors",
         edge_guard: bool = True,
+        scores: Literal["path", "learned"] = "path",
+        explore: float = 0.0,
+        ngrams: Literal["request", "stream"] = "request",
     ) -> None:
         check_options(Recap.__init__, locals())
         if top_k < 1:
             raise ValueError(f"method.top_k={top_k}: at least 1 is needed")
+        learned = scores == "learned"
+        if learned and expansion == "fixed":
+            raise ValueError("method.scores=learned: goes with expansion=best_first, not with fixed")
+        if budget == "auto" and not learned:
+            raise ValueError("method.budget=auto: goes with scores=learned, whose scores are chances")
+        nodes = AUTO_NODES if budget == "auto" else budget
         self.top_k = top_k
         self.suffix = suffix
         self.prefill = prefill
         self.m1 = m1
         self.learn = learn
         shape = new_shape(
-            budget, depth, width, expansion == "best_first", edge_guard, authors=depth_factor == "authors"
+            nodes, depth, width, expansion == "best_first", edge_guard, depth_factor == "authors", learned
         )
         self._fusion = np.array([new_fusion(fusion, confidence, priors, prior_index)])
         self._shape = np.array([shape])
+        self.ngrams = ngrams
+        self.explore = explore
+        self._auto = budget == "auto"
+        self._cost = new_cost(np.ones(nodes + 1))  # until it is told, all passes cost the same
+        self._learned = new_learned(self._cost.seconds[0]) if learned else None
         self._memory = Memory(top_k)
         self._blocked = np.zeros(0, bool)
         self._text = NOTHING  # the history, -1 for placeholders
@@ -116,7 +150,11 @@ class Recap:
     def begin(self, request: Request, limits: Limits, rows: Rows) -> None:
         if request.vocab_size > MAX_VOCAB:
             raise ValueError(f"vocabulary of {request.vocab_size} ids: keys hold ids below {MAX_VOCAB}")
-        self._memory.clear(M2, M3)
+        if self.ngrams == "request":
+            self._memory.clear(M2, M3)
+        else:
+            self._memory.cap(M2, NGRAM_ROWS)
+            self._memory.cap(M3, NGRAM_ROWS)
         if self.m1 == "request":
             self._memory.clear(M1)
         self._blocked = np.zeros(request.vocab_size, bool)
@@ -134,11 +172,18 @@ class Recap:
         self._learn_text(np.append(request.prompt, rows.ids[-1, 0]))
 
     def propose(self, room: int) -> Draft:
-        maps, automaton = self._memory.maps, self._automaton
-        return Draft(*_propose(*maps, *automaton, self._text, self._size, self._fusion, self._shape, self.suffix))
+        held = (*self._memory.maps, *self._automaton, self._text, self._size, self._fusion, self._shape, self.suffix)
+        if self._learned is None:
+            return Draft(*_propose(*held))
+        return Draft(*_propose_paying(*held, *self._learned, *self._cost, self.explore, room))
 
     def observe(self, rows: Rows, step: Step) -> None:
         stamp, draft = self._memory.open_pass(len(rows)), step.draft
+        if self._learned is not None:
+            _learn(
+                *self._memory.maps, *self._automaton, self._text, self._size, self._fusion, self._shape, self.suffix,
+                *self._learned, step.committed, self._cost.seconds[len(draft)],
+            )  # fmt: skip
         self._size = _observe(
             *self._memory.maps, *self._automaton, self._text, self._size, draft.tokens, draft.parents,
             rows.ids, rows.probs, step.path, step.committed, self._blocked,
@@ -150,6 +195,15 @@ class Recap:
 
     def reset(self) -> None:
         self._memory.clear(M1, M2, M3)
+        if self._learned is not None:
+            self._learned = new_learned(self._cost.seconds[0])
+
+    def unpriced(self) -> int:
+        return int(self._shape["budget"][0]) if self._auto else 0
+
+    def calibrate(self, seconds: NDArray[np.float64]) -> None:
+        self._cost, self._auto = new_cost(seconds), False
+        self._learned = new_learned(seconds[0])
 
     def memory(self) -> dict:
         return self._memory.size()
@@ -171,6 +225,31 @@ def _propose(table, rows, count, states, edges, used, text, size, fusion, shape,
     if length == 0:
         return draft
     return insert_continuation(text, size, end, most, shape[0], *draft)
+
+
+@njit(cache=True)
+def _propose_paying(
+    table, rows, count, states, edges, used, text, size, fusion, shape, most,
+    held, right, likelihood, rate, seconds, slope, explore, room,
+):  # fmt: skip
+    """The same under `scores='learned'`, by `grow_paying`."""
+    match, start, end = continuation(Automaton(states, edges, used), text, size, most)
+    return grow_paying(
+        Maps(table, rows, count), fusion[0], shape[0], Learned(held, right, likelihood, rate), Cost(seconds, slope),
+        explore, context_at(text, size), text, start, end, match, room,
+    )  # fmt: skip
+
+
+@njit(cache=True)
+def _learn(
+    table, rows, count, states, edges, used, text, size, fusion, shape, most,
+    held, right, likelihood, rate, committed, seconds,
+):  # fmt: skip
+    """Count what a pass committed, before its rows are written."""
+    match, start, end = continuation(Automaton(states, edges, used), text, size, most)
+    learned, maps = Learned(held, right, likelihood, rate), Maps(table, rows, count)
+    learn(learned, maps, fusion[0], shape[0], context_at(text, size), committed, text, start, end, match)
+    pay(learned, committed.size, seconds)
 
 
 @njit(cache=True)

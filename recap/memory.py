@@ -171,19 +171,17 @@ def prompt_contexts(masked, positions):
 
 
 @njit(cache=True)
-def _rehash(old, new):
-    for order in range(3):
-        for slot in range(old.shape[1]):
-            key = old[order, slot].key
-            if key != EMPTY:
-                new[order, find_slot(new[order], key)] = old[order, slot]
+def _insert(entries, table):
+    for slot in range(entries.size):
+        if entries[slot].key != EMPTY:
+            table[find_slot(table, entries[slot].key)] = entries[slot]
 
 
 class Memory:
     """The three maps, their growth and their size.
 
-    Bounded by what is written: M1 by the vocabulary, M2 and M3 by the nodes that one request evaluates. The arrays
-    double when full and are never given back.
+    Bounded by what is written: M1 by the vocabulary, M2 and M3 by the nodes that one request evaluates, and by `cap`
+    where they outlive requests. The arrays double when full and are never given back.
     """
 
     def __init__(self, top_k: int, rows: int = 1 << 12) -> None:
@@ -212,6 +210,19 @@ class Memory:
             self.maps.table["key"][order] = EMPTY
             self.maps.count[order] = 0
 
+    def cap(self, order: int, most: int) -> None:
+        """Where a map holds more than `most` rows, keep the newest half of `most`."""
+        if self.maps.count[order] <= most:
+            return
+        table, rows = self.maps.table[order], self.maps.rows[order]
+        held = table[table["key"] != EMPTY]
+        newest = held[np.argsort(held["stamp"], kind="stable")[-(most // 2) :]]
+        rows[: len(newest)] = rows[newest["row"]]
+        newest["row"] = np.arange(len(newest))
+        table["key"] = EMPTY
+        _insert(newest, table)
+        self.maps.count[order] = len(newest)
+
     def size(self) -> dict:
         """Rows in use by map and bytes held, tables and spare room included."""
         rows = dict(zip(("M1", "M2", "M3"), self.maps.count.tolist(), strict=True))
@@ -223,7 +234,8 @@ class Memory:
             return
         old = self.maps
         self.maps = _new_maps(max(needed, 2 * capacity), self.top_k)
-        _rehash(old.table, self.maps.table)
+        for order in (M1, M2, M3):
+            _insert(old.table[order], self.maps.table[order])
         self.maps.rows[:, :capacity] = old.rows
         self.maps.count[:] = old.count
 

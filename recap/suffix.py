@@ -73,6 +73,19 @@ def longest_match(automaton, position):
 
 
 @njit(cache=True)
+def continuation(automaton, text, size, most):
+    """(length, start, end) of the longest match of a text of `size` tokens: text[start:end] followed it.
+
+    At most `most` tokens, up to a placeholder; empty where nothing matches.
+    """
+    length, last = longest_match(automaton, size - 1)
+    start = end = last + 1
+    while length > 0 and end < min(start + most, size) and text[end] >= 0:
+        end += 1
+    return length, start, end
+
+
+@njit(cache=True)
 def insert_continuation(text, size, end, most, shape, tokens, parents, sources):
     """Add the tokens that follow a match at `end` to a packed draft, as a path from its root.
 

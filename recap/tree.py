@@ -4,7 +4,9 @@ import numpy as np
 from numba import njit
 
 from recap.fusion import CANDIDATE, fuse
+from recap.types import SOURCES
 
+SUFFIX = SOURCES["suffix"]
 AUTHORS = (0.68, 0.63, 0.50, 0.43, 0.40, 0.38)  # factor a level; the last holds for all deeper ones
 PATH_BITS = 62
 
@@ -36,14 +38,20 @@ NODE = np.dtype(
 )
 
 
-def new_shape(budget: int, depth: int, width: int, best_first: bool, edge_guard: bool, authors: bool) -> np.void:
-    """A checked shape; `authors` takes the published depth factors, else a path score is the pure product."""
+def new_shape(
+    budget: int, depth: int, width: int, best_first: bool, edge_guard: bool, authors: bool, copies: bool = False
+) -> np.void:
+    """A checked shape; `authors` takes the published depth factors, else a path score is the pure product.
+
+    copies: one child more, for the token that a verbatim continuation puts there
+    """
     if min(depth, width) < 1:
         raise ValueError(f"method.depth={depth}, method.width={width}: at least 1 is needed")
+    width += copies
     bits = int(width).bit_length()  # ranks are coded from 1, so that a prefix sorts before its extensions
     if bits * depth > PATH_BITS:
         raise ValueError(
-            f"method.depth={depth} with method.width={width}: a rank path must fit {PATH_BITS} bits, "
+            f"method.depth={depth} with method.width={width - copies}: a rank path must fit {PATH_BITS} bits, "
             f"so depth is at most {PATH_BITS // bits} at this width"
         )
     levels = AUTHORS if authors else (1.0,)
@@ -64,7 +72,7 @@ def grow(maps, fusion, shape, a, b, c):
         size = _best_first(maps, fusion, shape, nodes, order, candidates)
     else:
         size = _fixed(maps, fusion, shape, nodes, order, candidates)
-    return _pack(nodes, order[:size])
+    return pack(nodes, order[:size])
 
 
 @njit(cache=True)
@@ -95,23 +103,29 @@ def _expand(maps, fusion, shape, nodes, order, taken, known, node, candidates):
         return known  # q is at most 1, so that no child could get in
     children = min(shape.width, fuse(maps, fusion, above.a, above.b, above.token, candidates))
     for rank in range(children):
-        child = candidates[rank]
-        score = above.score * child.q * factor
-        path = _child_path(shape, above, rank)
-        full = known == shape.budget
-        if full and not _before(score, path, nodes[order[known - 1]]):
-            continue
-        if shape.edge_guard and edge_used(nodes, node, child.id):
-            continue  # dropped, not replaced
-        place = order[known - 1] if full else known + 1  # the last that waits gives up its place
-        at = known - 1 if full else known
-        known = at + 1
-        while at > taken and _before(score, path, nodes[order[at - 1]]):
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = place
-        _set(nodes, place, node, child, path)
-        nodes[place].score = score
+        known = wait(shape, nodes, order, taken, known, node, candidates[rank], rank, factor)
+    return known
+
+
+@njit(cache=True, inline="always")
+def wait(shape, nodes, order, taken, known, node, child, rank, factor):
+    """Let a child of `node` wait at its place, if it can get in; returns how many nodes are known then."""
+    score = nodes[node].score * child.q * factor
+    path = _child_path(shape, nodes[node], rank)
+    full = known == shape.budget
+    if full and not _before(score, path, nodes[order[known - 1]]):
+        return known
+    if shape.edge_guard and not child.sources & SUFFIX and edge_used(nodes, node, child.id):
+        return known  # dropped, not replaced
+    place = order[known - 1] if full else known + 1  # the last that waits gives up its place
+    at = known - 1 if full else known
+    known = at + 1
+    while at > taken and _before(score, path, nodes[order[at - 1]]):
+        order[at] = order[at - 1]
+        at -= 1
+    order[at] = place
+    _set(nodes, place, node, child, path)
+    nodes[place].score = score
     return known
 
 
@@ -157,6 +171,8 @@ def edge_used(nodes, node, token):
 
 @njit(cache=True, inline="always")
 def _child_path(shape, above, rank):
+    if above.depth >= shape.depth:  # only a continuation goes on: a node of one child, packed behind its parent
+        return above.path
     return above.path | (np.int64(rank + 1) << (shape.rank_bits * (shape.depth - 1 - above.depth)))
 
 
@@ -167,7 +183,7 @@ def _before(score, path, node):
 
 
 @njit(cache=True)
-def _pack(nodes, order):
+def pack(nodes, order):
     """Depth-first by rank path, so that the chain of first ranks lies right behind the root. Sorts `order`."""
     n = order.size
     paths = np.empty(n, np.int64)

@@ -17,7 +17,8 @@ from runners.status import read as read_status
 
 RECORDS, STEPS, INSPECT, ROWS = "records.jsonl", "steps.jsonl", "inspect.jsonl", "rows.parquet"
 TRACED = (STEPS, INSPECT)
-RESULTS = (COMMITS, RECORDS, *TRACED, ROWS, "summary.json", "status.json", "config.yaml")
+COST = "cost.json"
+RESULTS = (COMMITS, RECORDS, *TRACED, ROWS, COST, "summary.json", "status.json", "config.yaml")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

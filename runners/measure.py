@@ -21,6 +21,7 @@ from runners.benches.dataset import TableBench
 from runners.benches.synthetic import Synthetic
 from runners.config import ROOT, build, class_of
 from runners.contract import Contract
+from runners.costs import calibrate
 from runners.folder import DISK_FULL, Folder, make, set_aside
 from runners.interrupt import Signals
 from runners.lock import hold, patience, restarts
@@ -106,6 +107,7 @@ def _run(cell: "Cell", bench: Bench, methods, limits: Limits, folders: dict[str,
     model.check(limits)
     limits = Limits(config["max_new_tokens"], model.stop_ids)
     contract = model.contract(limits, config["ar_logits"])
+    calibrate(model, methods, folders)
     warm = Synthetic(part="warmup", pictures=model.reads_images)
     warm_limits = Limits(WARM_UP_TOKENS, model.stop_ids)
     warm_up(Pairing(model, warm, methods, warm_limits, contract), warm, WARM_UP_ROWS, config["generate_check"] > 0)

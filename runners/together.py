@@ -60,6 +60,15 @@ def on_this_host(amount: float) -> float:
     return sum(amount for host, amount in amounts if host == platform.node())
 
 
+def from_first(thing: object) -> object:
+    """The first rank's `thing`, on every rank."""
+    if ranks() == 1:
+        return thing
+    things = [thing]
+    dist.broadcast_object_list(things, 0, _talk())
+    return things[0]
+
+
 @contextmanager
 def own_folders(paths: Mapping[str, Path]) -> Iterator[dict[str, Path]]:
     """The cells' folders, which the first rank holds; another rank gets copies as they are now, for its eyes only.

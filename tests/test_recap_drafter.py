@@ -87,6 +87,9 @@ def test_the_defaults_are_the_paper_preset():
         "expansion": "best_first",
         "depth_factor": "authors",
         "edge_guard": True,
+        "scores": "path",
+        "explore": 0.0,
+        "ngrams": "request",
     }
 
 

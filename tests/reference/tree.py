@@ -81,6 +81,10 @@ def pack(tree: list[Branch]) -> list[Node]:
     place = {branch.ranks: i for i, branch in enumerate(ordered)}
     place[()] = -1
     return [
-        Node(branch.tokens[-1], place[branch.ranks[:-1]], frozenset(f"M{order}" for order in branch.orders))
+        Node(
+            branch.tokens[-1],
+            place[branch.ranks[:-1]],
+            frozenset("suffix" if order == "suffix" else f"M{order}" for order in branch.orders),
+        )
         for branch in ordered
     ]
