@@ -9,6 +9,7 @@ from transformers import DynamicCache, MaxTimeCriteria, StaticCache
 
 import recap
 from baselines.token_recycling import TokenRecycling
+from recap.cost import measure
 from recap.drafter import Recap
 from tests.models import (
     FAMILIES,
@@ -94,6 +95,16 @@ def test_no_stop_ids_run_to_the_cap(monkeypatch):
     model, inputs = float_model("llama"), float_inputs("llama")
     monkeypatch.setattr(model.generation_config, "eos_token_id", plain_greedy(model, inputs, NEW)[0])
     assert len(new_ids(inputs, recap.generate(model, inputs, NEW, stop_ids=[]))) == NEW
+
+
+@pytest.mark.parametrize("family,images", SETTINGS)
+def test_a_tree_that_weighs_its_cost_has_it_measured_once_and_changes_nothing(family, images, monkeypatch):
+    model, inputs = float_model(family), float_inputs(family, images)
+    drafter, measured = Recap(budget="auto", scores="learned", suffix=20, ngrams="stream"), []
+    monkeypatch.setattr(recap.api, "measure", lambda *of: measured.append(of) or measure(*of))
+    for _ in range(2):
+        assert new_ids(inputs, recap.generate(model, inputs, NEW, drafter)) == plain_greedy(model, inputs, NEW)
+    assert len(measured) == 1
 
 
 def test_a_drafter_keeps_its_memory_from_call_to_call():

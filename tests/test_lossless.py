@@ -248,6 +248,7 @@ METHODS = {
     "recap_forgetful": functools.partial(Recap, prefill="none", m1="request", learn="committed", suffix=0),
     "recap_backoff": functools.partial(Recap, fusion="backoff", depth_factor="none", edge_guard=False),
     "recap_fixed": functools.partial(Recap, fusion="unigram", expansion="fixed"),
+    "recap_fast": functools.partial(Recap, budget="auto", scores="learned", suffix=63, explore=0.01, ngrams="stream"),
     "recap_by_order": functools.partial(Recap, prior_index="order", top_k=3, budget=9, depth=4, width=2, suffix=8),
 }
 
