@@ -223,6 +223,9 @@ def _report(summaries: list[dict], paths: Mapping[str, Path], limit: int | None)
             print(f"alarm, {label(summary)}: {alarm}")
         for line in _differences(path) if "n" in summary else ():
             print(f"{label(summary)}: {line}")
+    if ran and ran[0]["contract"]["engine"] != "eager":
+        seconds = ran[0]["compile_seconds"]
+        print(f"engine={ran[0]['contract']['engine']} was ready after {seconds:.1f} s, which no time here includes")
     peak = {place: size for place, size in summaries[0]["peak_memory"].items() if size}
     print("peak memory: " + ", ".join(f"{size / 2**20:.0f} MiB on the {place}" for place, size in peak.items()))
     for path in paths.values():
