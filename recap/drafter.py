@@ -6,16 +6,16 @@ A new method is one class with these verbs; its lifetimes belong in its docstrin
 from typing import Literal, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from recap.chances import learn, new_learned, pay
+from recap.calls import append, observe, propose, propose_paying, take_note
+from recap.chances import new_learned
 from recap.fusion import FUSIONS, PRIORS, Fusion
-from recap.growth import grow_paying, new_cost
-from recap.memory import M1, M2, M3, MAX_VOCAB, Memory, context_at, prompt_contexts, tree_contexts, write_rows
+from recap.growth import new_cost
+from recap.memory import M1, M2, M3, MAX_VOCAB, Memory, prompt_contexts
 from recap.options import check_options
-from recap.suffix import Automaton, continuation, extend, insert_continuation, longest_match, new_automaton
-from recap.tree import grow, new_shape
+from recap.suffix import Automaton, new_automaton
+from recap.tree import new_shape
 from recap.types import Draft, Ints, Limits, Request, Rows, Step
 
 NOTHING = np.empty(0, np.int64)
@@ -173,8 +173,8 @@ class Recap:
     def propose(self, room: int) -> Draft:
         maps, text, size = self._memory.maps, self._text, self._size
         if self._learned is None:
-            return Draft(*_propose(maps, self._fusion, self._shape, text, size, self._automaton, self.suffix))
-        return Draft(*_propose_paying(
+            return Draft(*propose(maps, self._fusion, self._shape, text, size, self._automaton, self.suffix))
+        return Draft(*propose_paying(
             maps, self._fusion, self._shape, text, size, self._automaton, self.suffix,
             self._learned, self._cost, self.explore, room,
         ))  # fmt: skip
@@ -182,11 +182,11 @@ class Recap:
     def observe(self, rows: Rows, step: Step) -> None:
         stamp, draft = self._memory.open_pass(len(rows)), step.draft
         if self._learned is not None:
-            _learn(
+            take_note(
                 self._learned, self._memory.maps, self._fusion, self._shape, self._text, self._size, self._automaton,
                 self.suffix, step.committed, self._cost.seconds[len(draft)],
             )  # fmt: skip
-        self._size = _observe(
+        self._size = observe(
             self._memory.maps, self._automaton, self._text, self._size, self._blocked, draft.tokens, draft.parents,
             rows.ids, rows.probs, step.path, step.committed, self.learn == "evaluated", stamp, self.suffix > 0,
         )  # fmt: skip
@@ -210,60 +210,4 @@ class Recap:
         return self._memory.size()
 
     def _learn_text(self, tokens: Ints) -> None:
-        self._size = _append(self._text, self._size, tokens, self._blocked, self._automaton, self.suffix > 0)
-
-
-# One compiled call each: every array that enters compiled code costs, most of all with a cold cache behind a pass.
-
-
-@njit(cache=True)
-def _propose(maps, fusion, shape, text, size, automaton, most):
-    """(tokens, parents, sources) under the last of `size` tokens: a tree, and at most `most` that continue a match."""
-    a, b, c = context_at(text, size)
-    draft = grow(maps, fusion, shape, a, b, c)
-    length, end = longest_match(automaton, size - 1)
-    if length == 0:
-        return draft
-    return insert_continuation(text, size, end, most, shape, *draft)
-
-
-@njit(cache=True)
-def _propose_paying(maps, fusion, shape, text, size, automaton, most, learned, cost, explore, room):
-    """The same under `scores='learned'`, by `grow_paying`."""
-    match, start, end = continuation(automaton, text, size, most)
-    context = context_at(text, size)
-    return grow_paying(maps, fusion, shape, learned, cost, explore, context, text, start, end, match, room)
-
-
-@njit(cache=True)
-def _learn(learned, maps, fusion, shape, text, size, automaton, most, committed, seconds):
-    """Count what a pass committed, before its rows are written."""
-    match, start, end = continuation(automaton, text, size, most)
-    learn(learned, maps, fusion, shape, context_at(text, size), committed, text, start, end, match)
-    pay(learned, committed.size, seconds)
-
-
-@njit(cache=True)
-def _observe(
-    maps, automaton, text, size, blocked, tokens, parents, ids, probs, path, committed, evaluated, stamp, matched
-):
-    """Write the rows of a pass, all or those of the root and the accepted path; returns the history's new size."""
-    contexts = tree_contexts(context_at(text, size), tokens, parents, blocked)
-    if evaluated:
-        which = np.arange(len(contexts))
-    else:
-        which = np.zeros(path.size + 1, np.int64)
-        which[1:] = path
-        which[1:] += 1
-    write_rows(maps, contexts, which, ids, probs, blocked, 3, stamp)
-    return _append(text, size, committed, blocked, automaton, matched)
-
-
-@njit(cache=True)
-def _append(text, size, tokens, blocked, automaton, matched):
-    """Append tokens to the history, -1 for placeholders, and feed them to the automaton once each; the new size."""
-    for i in range(tokens.size):
-        text[size + i] = -1 if blocked[tokens[i]] else tokens[i]
-    if matched:
-        extend(automaton, text, size, size + tokens.size)
-    return size + tokens.size
+        self._size = append(self._text, self._size, tokens, self._blocked, self._automaton, self.suffix > 0)
