@@ -6,16 +6,16 @@ A new method is one class with these verbs; its lifetimes belong in its docstrin
 from typing import Literal, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from recap.chances import Learned, learn, new_learned, pay
+from recap.calls import append, observe, propose, propose_paying, take_note
+from recap.chances import new_learned
 from recap.fusion import new_fusion
-from recap.growth import Cost, grow_paying, new_cost
-from recap.memory import M1, M2, M3, MAX_VOCAB, Maps, Memory, context_at, prompt_contexts, tree_contexts, write_rows
+from recap.growth import new_cost
+from recap.memory import M1, M2, M3, MAX_VOCAB, Memory, prompt_contexts
 from recap.options import check_options
-from recap.suffix import Automaton, continuation, extend, insert_continuation, longest_match, new_automaton
-from recap.tree import grow, new_shape
+from recap.suffix import Automaton, new_automaton
+from recap.tree import new_shape
 from recap.types import Draft, Ints, Limits, Request, Rows, Step
 
 NOTHING = np.empty(0, np.int64)
@@ -174,17 +174,17 @@ class Recap:
     def propose(self, room: int) -> Draft:
         held = (*self._memory.maps, *self._automaton, self._text, self._size, self._fusion, self._shape, self.suffix)
         if self._learned is None:
-            return Draft(*_propose(*held))
-        return Draft(*_propose_paying(*held, *self._learned, *self._cost, self.explore, room))
+            return Draft(*propose(*held))
+        return Draft(*propose_paying(*held, *self._learned, *self._cost, self.explore, room))
 
     def observe(self, rows: Rows, step: Step) -> None:
         stamp, draft = self._memory.open_pass(len(rows)), step.draft
         if self._learned is not None:
-            _learn(
+            take_note(
                 *self._memory.maps, *self._automaton, self._text, self._size, self._fusion, self._shape, self.suffix,
                 *self._learned, step.committed, self._cost.seconds[len(draft)],
             )  # fmt: skip
-        self._size = _observe(
+        self._size = observe(
             *self._memory.maps, *self._automaton, self._text, self._size, draft.tokens, draft.parents,
             rows.ids, rows.probs, step.path, step.committed, self._blocked,
             self.learn == "evaluated", stamp, self.suffix > 0,
@@ -209,71 +209,4 @@ class Recap:
         return self._memory.size()
 
     def _learn_text(self, tokens: Ints) -> None:
-        self._size = _append(self._text, self._size, tokens, self._blocked, self._automaton, self.suffix > 0)
-
-
-# One compiled call each, and plain arrays to it: whatever enters compiled code costs, with cold caches behind a pass
-# most of all; a NamedTuple costs more than its arrays, and a record alone more than an array of one.
-
-
-@njit(cache=True)
-def _propose(table, rows, count, states, edges, used, text, size, fusion, shape, most):
-    """(tokens, parents, sources) under the last of `size` tokens: a tree, and at most `most` that continue a match."""
-    a, b, c = context_at(text, size)
-    draft = grow(Maps(table, rows, count), fusion[0], shape[0], a, b, c)
-    length, end = longest_match(Automaton(states, edges, used), size - 1)
-    if length == 0:
-        return draft
-    return insert_continuation(text, size, end, most, shape[0], *draft)
-
-
-@njit(cache=True)
-def _propose_paying(
-    table, rows, count, states, edges, used, text, size, fusion, shape, most,
-    held, right, likelihood, rate, seconds, slope, explore, room,
-):  # fmt: skip
-    """The same under `scores='learned'`, by `grow_paying`."""
-    match, start, end = continuation(Automaton(states, edges, used), text, size, most)
-    return grow_paying(
-        Maps(table, rows, count), fusion[0], shape[0], Learned(held, right, likelihood, rate), Cost(seconds, slope),
-        explore, context_at(text, size), text, start, end, match, room,
-    )  # fmt: skip
-
-
-@njit(cache=True)
-def _learn(
-    table, rows, count, states, edges, used, text, size, fusion, shape, most,
-    held, right, likelihood, rate, committed, seconds,
-):  # fmt: skip
-    """Count what a pass committed, before its rows are written."""
-    match, start, end = continuation(Automaton(states, edges, used), text, size, most)
-    learned, maps = Learned(held, right, likelihood, rate), Maps(table, rows, count)
-    learn(learned, maps, fusion[0], shape[0], context_at(text, size), committed, text, start, end, match)
-    pay(learned, committed.size, seconds)
-
-
-@njit(cache=True)
-def _observe(
-    table, rows, count, states, edges, used, text, size, tokens, parents, ids, probs,
-    path, committed, blocked, evaluated, stamp, matched,
-):  # fmt: skip
-    """Write the rows of a pass, all or those of the root and the accepted path; returns the history's new size."""
-    contexts = tree_contexts(context_at(text, size), tokens, parents, blocked)
-    if evaluated:
-        which = np.arange(len(contexts))
-    else:
-        which = np.zeros(path.size + 1, np.int64)
-        which[1:] = path
-        which[1:] += 1
-    write_rows(Maps(table, rows, count), contexts, which, ids, probs, blocked, 3, stamp)
-    return _append(text, size, committed, blocked, Automaton(states, edges, used), matched)
-
-
-@njit(cache=True)
-def _append(text, size, tokens, blocked, automaton, matched):
-    """Append tokens to the history, -1 for placeholders, and feed them to the automaton once each; the new size."""
-    for i in range(tokens.size):
-        text[size + i] = -1 if blocked[tokens[i]] else tokens[i]
-    if matched:
-        extend(automaton, text, size, size + tokens.size)
-    return size + tokens.size
+        self._size = append(self._text, self._size, tokens, self._blocked, *self._automaton, self.suffix > 0)
