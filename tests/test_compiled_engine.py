@@ -41,7 +41,8 @@ def drafts(draw):
 def test_a_product_over_panels_is_the_product(fours, inner, out, seed):
     rng = np.random.default_rng(seed)
     x, weight = (rng.standard_normal(shape).astype(np.float32) for shape in ((4 * fours, inner), (out, inner)))
-    laid = panels(weight)
+    (laid,) = panels([weight])
+    assert laid.ctypes.data % 64 == 0
     found = np.full((len(x), 16 * len(laid)), np.nan, np.float32)
     for number, panel in enumerate(laid):
         multiply(panel, x, len(x), found, 16 * number)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recap.cost import ROUNDS, counts_up_to, made_up, measure, rising
+from recap.cost import IN_A_ROW, ROUNDS, counts_up_to, made_up, measure, rising
 from recap.drafter import AUTO_NODES, Recap
 from runners import costs
 from runners.folder import COST, Folder, make
@@ -34,7 +34,7 @@ class Timed(ScriptedTarget):
         return self.now
 
     def verify(self, root, draft, top_k):
-        self.now += self.price(len(draft)) + 0.5 * (next(self.noise) % 3)  # other work only adds
+        self.now += self.price(len(draft)) + 0.005 * (next(self.noise) % 3)  # other work only adds
         return super().verify(root, draft, top_k)
 
     def prefill(self, request, positions, top_k, clock):
@@ -48,11 +48,17 @@ def test_full_powers_of_two_and_one_row_more_are_timed():
 
 
 def test_the_table_is_what_undisturbed_passes_take():
-    target = Timed(lambda n: 1 + 0.25 * n)
+    target = Timed(lambda n: 0.01 + 0.0025 * n)
     seconds = measure(target, 8, 2, target.clock)
-    assert seconds == pytest.approx(1 + 0.25 * np.arange(9))
-    assert len(target.passes) == len(counts_up_to(8)) * (ROUNDS + 1)
+    assert seconds == pytest.approx(0.01 + 0.0025 * np.arange(9))
+    assert len(target.passes) == len(counts_up_to(8)) * ROUNDS * IN_A_ROW
     assert target.request is None  # the target is free again
+
+
+def test_a_slow_machine_is_given_fewer_rounds():
+    target = Timed(lambda n: 1 + 0.25 * n)
+    assert measure(target, 8, 2, target.clock) == pytest.approx(1 + 0.25 * np.arange(9))
+    assert len(target.passes) == len(counts_up_to(8)) * 2 * IN_A_ROW
 
 
 def test_a_made_up_prompt_holds_text_alone_and_leaves_room_for_the_passes():

@@ -98,15 +98,15 @@ def _weights(model: torch.nn.Module, decoder: torch.nn.Module) -> Weights:
     return Weights(
         embedding=_array(model.get_input_embeddings().weight),
         norm1=_stack(layer.input_layernorm.weight for layer in layers),
-        qkv=np.stack([panels(np.concatenate([_array(part.weight) for part in parts])) for parts in qkv]),
+        qkv=panels([np.concatenate([_array(part.weight) for part in parts]) for parts in qkv]),
         bias=np.stack([np.concatenate([_bias(part) for part in parts]) for parts in qkv]),
-        o=np.stack([panels(_array(a.o_proj.weight)) for a in attention]),
+        o=panels([_array(a.o_proj.weight) for a in attention]),
         norm2=_stack(layer.post_attention_layernorm.weight for layer in layers),
-        gate=np.stack([panels(_array(mlp.gate_proj.weight)) for mlp in mlps]),
-        up=np.stack([panels(_array(mlp.up_proj.weight)) for mlp in mlps]),
-        down=np.stack([panels(_array(mlp.down_proj.weight)) for mlp in mlps]),
+        gate=panels([_array(mlp.gate_proj.weight) for mlp in mlps]),
+        up=panels([_array(mlp.up_proj.weight) for mlp in mlps]),
+        down=panels([_array(mlp.down_proj.weight) for mlp in mlps]),
         norm=_array(decoder.norm.weight),
-        head=panels(_array(model.get_output_embeddings().weight)),
+        head=panels([_array(model.get_output_embeddings().weight)])[0],
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from recap.targets.tile import COLUMNS, ROWS, multiply
+from recap.targets.tile import COLUMNS, ROWS, multiply, zeros
 
 Floats = NDArray[np.float32]
 
@@ -66,7 +66,7 @@ def new_scratch(rows: int, weights: Weights) -> Scratch:
     hidden = weights.embedding.shape[1]
     qkv, added, inner, vocab = (w.shape[-3] * COLUMNS for w in (weights.qkv, weights.o, weights.gate, weights.head))
     widths = (hidden, added, hidden, qkv, weights.o.shape[2], inner, inner, vocab)
-    return Scratch(*(np.zeros((rows, width), np.float32) for width in widths))
+    return Scratch(*(zeros(rows, width) for width in widths))
 
 
 @njit(cache=True, parallel=True)

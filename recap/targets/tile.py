@@ -4,6 +4,8 @@ numba compiles it for the processor it finds (LLVM splits the vectors where the 
 every element in the same order, whatever else the pass computes.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
@@ -17,12 +19,27 @@ VECTOR = ir.VectorType(FLOAT, COLUMNS)
 FUSED = ("contract",)  # a product and its sum may be rounded once, as all processors with fused operations do
 
 
-def panels(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A weight [out, in] laid out for `multiply`: [panels, in, 16], the last panel filled up with zeros."""
-    out, inner = weight.shape
-    padded = np.zeros((-(-out // COLUMNS) * COLUMNS, inner), np.float32)
-    padded[:out] = weight
-    return np.ascontiguousarray(padded.reshape(-1, COLUMNS, inner).transpose(0, 2, 1))
+def zeros(*shape: int) -> NDArray[np.float32]:
+    """Zeros that start where a cache line does, so that no vector of sixteen lies across two."""
+    size, line = int(np.prod(shape)), 4 * COLUMNS
+    room = np.zeros(size + COLUMNS, np.float32)
+    first = -room.ctypes.data % line // 4
+    return room[first : first + size].reshape(shape)
+
+
+def panels(weights: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Weights [out, in] of several layers, laid out for `multiply`: [layers, panels, in, 16].
+
+    The last panel of a layer is filled up with zeros.
+    """
+    out, inner = weights[0].shape
+    laid = zeros(len(weights), -(-out // COLUMNS), inner, COLUMNS)
+    for weight, layer in zip(weights, laid, strict=True):
+        whole = out // COLUMNS
+        layer[:whole] = weight[: whole * COLUMNS].reshape(whole, COLUMNS, inner).transpose(0, 2, 1)
+        if out % COLUMNS:
+            layer[whole, :, : out % COLUMNS] = weight[whole * COLUMNS :].T
+    return laid
 
 
 @njit(cache=True)
