@@ -97,10 +97,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "_target_": "recap.Recap", "top_k": 8, "budget": 63, "depth": 10, "width": 8, "suffix": 4,
         "prefill": "unigram", "m1": "stream", "learn": "evaluated", "fusion": "mixture", "confidence": True,
         "priors": "specificity", "prior_index": "rank", "expansion": "best_first", "depth_factor": "authors",
-        "edge_guard": True,
+        "edge_guard": True, "scores": "path", "explore": 0.0, "ngrams": "request",
     },
     "token_recycling": {
         "_target_": "baselines.token_recycling.TokenRecycling", "prefill": "none", "duplicates": "last",
+        "budget": 80,
     },
 }  # fmt: skip
 

@@ -5,6 +5,8 @@ from numba import njit
 
 from recap.types import Draft, Ints, Rows, Step
 
+NO_PATH = np.empty(0, np.int32)
+
 
 def accept(draft: Draft, rows: Rows, stop_ids: Ints, room: int) -> Step:
     """Settle one pass. rows [n + 1]: the root's and the nodes' predictions; room: tokens that may still be emitted.
@@ -14,6 +16,8 @@ def accept(draft: Draft, rows: Rows, stop_ids: Ints, room: int) -> Step:
     the path and the target's choice after it, cut at the first stop id (kept) and at `room`. Nodes that are not
     acceptable are passed over.
     """
+    if len(draft) == 0:  # a plain step settles itself
+        return Step(draft, NO_PATH, rows.ids[0, :1].astype(np.int64), 0)
     path, committed, agreed = _accept(draft.tokens[: draft.acceptable], draft.parents, rows.ids, stop_ids, room)
     return Step(draft, path, committed, agreed)
 

@@ -107,10 +107,10 @@ def _run(cell: "Cell", bench: Bench, methods, limits: Limits, folders: dict[str,
     model.check(limits)
     limits = Limits(config["max_new_tokens"], model.stop_ids)
     contract = model.contract(limits, config["ar_logits"])
-    calibrate(model, methods, folders)
     warm = Synthetic(part="warmup", pictures=model.reads_images)
     warm_limits = Limits(WARM_UP_TOKENS, model.stop_ids)
     warm_up(Pairing(model, warm, methods, warm_limits, contract), warm, WARM_UP_ROWS, config["generate_check"] > 0)
+    calibrate(model, methods, folders)  # now that the process is as warm as decoding finds it
     pairing = Pairing(model, bench, methods, limits, contract, config["history"])
     load = visual_load(model, bench.rows(total)) if model.reads_images else None
     print(load or "no input has an image that can be read")

@@ -6,6 +6,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +25,13 @@ ROWS = 6
 
 
 class Forgiving(ScriptedTarget):
-    """Can be reset at any time, as real targets can."""
+    """Can be reset at any time, and be timed with a request of no input's, as real targets can."""
+
+    text = SimpleNamespace(max_position_embeddings=4096)
+    vocab_size, placeholders = VOCAB, ()
+
+    def prefill(self, request, positions, top_k, clock):
+        return super().prefill(replace(request, inputs={"image": 0} | request.inputs), positions, top_k, clock)
 
     def reset(self) -> None:
         self.request, self.cache, self._next, self._pending = None, [], None, None

@@ -101,7 +101,7 @@ def test_options_of_the_method_hold_for_its_rungs_and_for_no_other_method():
     found = asked(
         compose("ablation=uniform", *typed, "versus=[recap/priors,token_recycling]"), "recap", "uniform", typed
     )
-    assert [one.section.get("budget") for one in found] == [31, 31, None]
+    assert [one.section.get("budget") for one in found] == [31, 31, 80]
 
 
 def test_a_rung_of_another_method_is_refused():

@@ -257,7 +257,7 @@ def test_a_cell_killed_on_a_real_model_is_continued_as_if_it_never_was(tmp_path)
 
 def with_a_fault(monkeypatch, fault, **options):
     """Every model loads with this fault planted in its target."""
-    monkeypatch.setattr("runners.models.target_for", lambda model: planted(fault, model, **options))
+    monkeypatch.setattr("runners.models.target_for", lambda model, engine: planted(fault, model, **options))
 
 
 def test_a_difference_is_recorded_with_its_cause_printed_and_fails_the_run(tmp_path, monkeypatch, capsys):

@@ -32,7 +32,7 @@ def test_a_failing_cell_hides_no_other_and_the_end_names_it(tmp_path):
     ended = done.stdout.split("\n\n")[-1].splitlines()
     assert ended[0] == "1 of 4 cells complete" and len(ended) == 5
     assert "failed, AssertionError: it was to go wrong" in ended[1], "the first cell raises, the others come after it"
-    assert done.stderr.count("error: engine=other: choose eager") == 2
+    assert done.stderr.count("error: engine=other: choose one of eager, compiled") == 2
 
 
 def test_sigterm_ends_a_sweep_and_the_cells_after_are_missed(tmp_path):

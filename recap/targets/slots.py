@@ -171,9 +171,8 @@ class SlotCache(Cache):
 
         Only rows behind the first gap move: an accepted top-rank chain already lies in place.
         """
-        moved = np.flatnonzero(path != np.arange(len(path)))
-        if moved.size:
-            first = int(moved[0])
+        first = next((depth for depth, node in enumerate(path.tolist()) if node != depth), None)
+        if first is not None:
             start = self.length + 1
             self.pending = Move(path[first:].astype(np.int64) + start, start + first)
             if not self.deferred:
