@@ -21,7 +21,7 @@ from runners.cell import ENGINES  # noqa: E402
 CASES = {  # bench, inputs, tokens
     "tiny_qwen": ("synthetic", 32, 200),
     "tiny_llava": ("synthetic", 32, 200),
-    "smollm": ("text", 10, 64),
+    "smollm": ("text", 8, 64),
 }
 OURS = ("recap_fast", "recap", "token_recycling", "prompt_lookup")
 THEIRS = ("hf_generate", "hf_prompt_lookup")
