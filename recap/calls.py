@@ -40,18 +40,6 @@ def propose_paying(
 
 
 @njit(cache=True)
-def take_note(
-    table, rows, count, states, edges, used, text, size, fusion, shape, most,
-    held, right, likelihood, rate, committed, seconds,
-):  # fmt: skip
-    """Count what a pass committed, before its rows are written."""
-    match, start, end = continuation(Automaton(states, edges, used), text, size, most)
-    learned, maps = Learned(held, right, likelihood, rate), Maps(table, rows, count)
-    learn(learned, maps, fusion[0], shape[0], context_at(text, size), committed, text, start, end, match)
-    pay(learned, committed.size, seconds)
-
-
-@njit(cache=True)
 def observe(
     table, rows, count, states, edges, used, text, size, tokens, parents, ids, probs,
     path, committed, blocked, evaluated, stamp, matched,
@@ -66,6 +54,22 @@ def observe(
         which[1:] += 1
     write_rows(Maps(table, rows, count), contexts, which, ids, probs, blocked, 3, stamp)
     return append(text, size, committed, blocked, states, edges, used, matched)
+
+
+@njit(cache=True)
+def observe_paying(
+    table, rows, count, states, edges, used, text, size, fusion, shape, most, held, right, likelihood, rate, seconds,
+    tokens, parents, ids, probs, path, committed, blocked, evaluated, stamp, matched,
+):  # fmt: skip
+    """The same under `scores='learned'`: what the pass committed is counted first, before its rows are written."""
+    match, start, end = continuation(Automaton(states, edges, used), text, size, most)
+    learned, maps = Learned(held, right, likelihood, rate), Maps(table, rows, count)
+    learn(learned, maps, fusion[0], shape[0], context_at(text, size), committed, text, start, end, match)
+    pay(learned, committed.size, seconds)
+    return observe(
+        table, rows, count, states, edges, used, text, size,
+        tokens, parents, ids, probs, path, committed, blocked, evaluated, stamp, matched,
+    )  # fmt: skip
 
 
 @njit(cache=True)

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from recap.calls import append, observe, propose, propose_paying, take_note
+from recap.calls import append, observe, observe_paying, propose, propose_paying
 from recap.chances import new_learned
 from recap.fusion import new_fusion
 from recap.growth import new_cost
@@ -179,16 +179,16 @@ class Recap:
 
     def observe(self, rows: Rows, step: Step) -> None:
         stamp, draft = self._memory.open_pass(len(rows)), step.draft
-        if self._learned is not None:
-            take_note(
-                *self._memory.maps, *self._automaton, self._text, self._size, self._fusion, self._shape, self.suffix,
-                *self._learned, step.committed, self._cost.seconds[len(draft)],
-            )  # fmt: skip
-        self._size = observe(
-            *self._memory.maps, *self._automaton, self._text, self._size, draft.tokens, draft.parents,
-            rows.ids, rows.probs, step.path, step.committed, self._blocked,
+        held = (*self._memory.maps, *self._automaton, self._text, self._size)
+        passed = (
+            draft.tokens, draft.parents, rows.ids, rows.probs, step.path, step.committed, self._blocked,
             self.learn == "evaluated", stamp, self.suffix > 0,
         )  # fmt: skip
+        if self._learned is None:
+            self._size = observe(*held, *passed)
+        else:
+            seconds = self._cost.seconds[len(draft)]
+            self._size = observe_paying(*held, self._fusion, self._shape, self.suffix, *self._learned, seconds, *passed)
 
     def end(self) -> None:
         """Nothing to do: what a request leaves behind is cleared when the next one begins."""
