@@ -3,6 +3,7 @@
 The paper is arXiv 2611.05894: greedy, batch 1, one A100-SXM4-80GB, at most 200 new tokens.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +105,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         "budget": 80,
     },
 }  # fmt: skip
+
+
+def has_form(options: Mapping[str, Any], preset: Mapping[str, Any], switches: Collection[str] = ()) -> bool:
+    """Whether options are those of a preset, some switches aside; one that the records are too old to know was so."""
+    return all(options.get(key, value) == value for key, value in preset.items() if key not in switches)
+
 
 SEVEN = Scope("mean of seven single-turn sets", SINGLE_TURN, 1000)
 ALL_MMSPEC = Scope("MMSpec", (MMSPEC,), 600)

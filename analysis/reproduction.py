@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from analysis.bootstrap import Effect
 from analysis.cells import Cell
-from analysis.published import MAX_NEW_TOKENS, MODELS, PRESETS, Scope
+from analysis.published import MAX_NEW_TOKENS, MODELS, PRESETS, Scope, has_form
 
 TOLERANCE = 0.05
 REPRODUCED, DIFFERS, NOT_RUN = "reproduced", "differs", "not run"
@@ -58,7 +58,7 @@ def _as_published(cell: Cell, scope: Scope, switches: Collection[str]) -> bool:
         and not cell.generated
         and cell.summary["parameters"] >= model.least_parameters
         and cell.setting["max_new_tokens"] == MAX_NEW_TOKENS
-        and all(cell.options.get(key, value) == value for key, value in preset.items() if key not in switches)
+        and has_form(cell.options, preset, switches)
         and cell.bench_options.get("per_topic") == scope.per_topic
         and cell.frame.row.nunique() + len(cell.summary["excluded"]) >= scope.inputs
     )

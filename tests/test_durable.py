@@ -10,6 +10,7 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from analysis.lines import committed, decode, encode, read
@@ -108,6 +109,7 @@ def test_kills_at_random_moments_leave_what_an_unbroken_run_leaves(tmp_path, mon
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_any_method_remembers_is_restored_from_its_checkpoint(tmp_path, monkeypatch, method):
+    monkeypatch.setattr("runners.costs.measure", lambda target, most, top_k: np.linspace(1.0, 2.0, most + 1))
     unbroken = scripted(tmp_path / "unbroken", methods=(method,))
     run(unbroken)
     half = scripted(tmp_path / "half", f"limit={ROWS // 2}", methods=(method,))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.cells import Cell
-from analysis.published import PRESETS
+from analysis.published import PRESETS, has_form
 from analysis.reproduction import shuffled
 
 
@@ -16,7 +16,7 @@ def pooled(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     """
     found = {}
     for method, preset in PRESETS.items():
-        mine = [c for c in cells if c.method == method and not shuffled(c) and preset.items() <= c.options.items()]
+        mine = [c for c in cells if c.method == method and not shuffled(c) and has_form(c.options, preset)]
         first = {cell.bench: cell for cell in reversed(mine)}
         frames = [cell.frame.assign(cluster=bench + "/" + cell.frame.cluster.astype(str))
                   for bench, cell in sorted(first.items())]  # fmt: skip
